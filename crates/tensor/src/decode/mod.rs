@@ -1,0 +1,106 @@
+//! Scalar decoders: blocks of every format to float32, bit for bit as the Python package `gguf` decodes them.
+//!
+//! Each format is a type that implements [`BlockFormat`], so that a kernel is written once over `B: BlockFormat` and
+//! the format is matched once a matrix, by [`Format::visit`]. Every decoder is a straight loop over arrays of a fixed
+//! size and is always inlined: inside a function with `#[target_feature]` the compiler makes vector code of it.
+//!
+//! Each value is rounded as the formula in [`Format`] is written, one multiplication and one addition after the
+//! other, never fused: that is what the reference does.
+
+mod blocks_of_256;
+mod blocks_of_32;
+mod half_precision;
+mod plain;
+
+pub use blocks_of_32::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
+pub use blocks_of_256::{Q4K, Q5K, Q6K, scales_and_minima};
+pub use half_precision::f16_to_f32;
+pub use plain::{Bf16, F16, F32};
+
+use crate::Format;
+
+/// A format as a type, for code that is compiled once a format.
+///
+/// 256 is a multiple of every `ELEMENTS`, so a kernel may go through a row in runs of 256 elements; only a row of plain
+/// numbers or of blocks of 32 can end in a shorter run.
+pub trait BlockFormat: Copy + Send + Sync + 'static {
+    /// The format as a value.
+    const FORMAT: Format;
+    /// Elements in one block.
+    const ELEMENTS: usize = Self::FORMAT.block_elements();
+    /// Bytes of one block.
+    const BYTES: usize = Self::FORMAT.block_bytes();
+
+    /// Decodes one block: `block` has `BYTES` bytes and `out` has `ELEMENTS` elements, or this panics.
+    fn decode(block: &[u8], out: &mut [f32]);
+
+    /// Decodes a run of blocks: `blocks` has `BYTES` bytes for each `ELEMENTS` elements of `out`, or this panics.
+    #[inline(always)]
+    fn decode_blocks(blocks: &[u8], out: &mut [f32]) {
+        let count = out.len() / Self::ELEMENTS;
+        assert!(
+            blocks.len() == count * Self::BYTES && out.len() == count * Self::ELEMENTS,
+            "a run of blocks fills its output"
+        );
+        for (block, out) in blocks.chunks_exact(Self::BYTES).zip(out.chunks_exact_mut(Self::ELEMENTS)) {
+            Self::decode(block, out);
+        }
+    }
+}
+
+/// What is to be done for a format that is known only at run time; see [`Format::visit`].
+pub trait FormatVisitor {
+    /// What comes out.
+    type Output;
+    /// Called once, with the type of the format.
+    fn visit<B: BlockFormat>(self) -> Self::Output;
+}
+
+impl Format {
+    /// Calls `visitor` with the type that stands for this format: the one place where formats become types.
+    pub fn visit<V: FormatVisitor>(self, visitor: V) -> V::Output {
+        match self {
+            Format::F32 => visitor.visit::<F32>(),
+            Format::F16 => visitor.visit::<F16>(),
+            Format::Bf16 => visitor.visit::<Bf16>(),
+            Format::Q4_0 => visitor.visit::<Q4_0>(),
+            Format::Q4_1 => visitor.visit::<Q4_1>(),
+            Format::Q5_0 => visitor.visit::<Q5_0>(),
+            Format::Q5_1 => visitor.visit::<Q5_1>(),
+            Format::Q8_0 => visitor.visit::<Q8_0>(),
+            Format::Q4K => visitor.visit::<Q4K>(),
+            Format::Q5K => visitor.visit::<Q5K>(),
+            Format::Q6K => visitor.visit::<Q6K>(),
+        }
+    }
+
+    /// Decodes a whole number of blocks: `bytes` has as many as the elements of `out` need, or this panics.
+    pub fn decode(self, bytes: &[u8], out: &mut [f32]) {
+        self.visit(Decode { bytes, out });
+    }
+}
+
+struct Decode<'a> {
+    bytes: &'a [u8],
+    out: &'a mut [f32],
+}
+
+impl FormatVisitor for Decode<'_> {
+    type Output = ();
+
+    fn visit<B: BlockFormat>(self) {
+        B::decode_blocks(self.bytes, self.out);
+    }
+}
+
+/// The `N` bytes of `block` from `start` on. Folds to nothing where block and place are constants.
+#[inline(always)]
+fn part<const N: usize>(block: &[u8], start: usize) -> &[u8; N] {
+    block[start..].first_chunk().expect("the layout of a block lies within its bytes")
+}
+
+/// The half-precision number at `start`.
+#[inline(always)]
+fn scale_at(block: &[u8], start: usize) -> f32 {
+    f16_to_f32(u16::from_le_bytes(*part(block, start)))
+}
