@@ -1,0 +1,67 @@
+//! A file as memory: opened once, checked for its length, mapped read-only, paged in on demand.
+//!
+//! The only unsafe code of this crate.
+
+#![allow(unsafe_code)]
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use memmap2::{Mmap, MmapOptions};
+
+use crate::FormatError;
+
+/// A whole file, mapped read-only for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct MappedFile {
+    path: PathBuf,
+    map: Mmap,
+    // Keeps the file from being replaced in place on systems that lock open files.
+    _file: File,
+}
+
+impl MappedFile {
+    /// Maps the regular file at `path`, which must not be empty.
+    pub(crate) fn open(path: &Path) -> Result<Self, FormatError> {
+        let unreadable = |source| FormatError::unreadable(path, source);
+        // Asked before opening: to open a pipe would wait for its writer.
+        if !fs::metadata(path).map_err(unreadable)?.is_file() {
+            return Err(FormatError::NotAFile { file: path.to_path_buf() });
+        }
+        let file = File::open(path).map_err(unreadable)?;
+        let length = file.metadata().map_err(unreadable)?.len();
+        if length == 0 {
+            return Err(FormatError::Empty { file: path.to_path_buf() });
+        }
+        let length = usize::try_from(length).map_err(|_| FormatError::OverLimit {
+            file: path.to_path_buf(),
+            what: "the length of the file".to_owned(),
+            found: length,
+            limit: usize::MAX,
+            name: "the address space",
+        })?;
+        // SAFETY: the mapping is private to this process and read-only, and covers bytes that the file has now. What
+        // remains is that somebody shortens or rewrites the file while it is mapped; no program that maps files can
+        // rule that out, and all code here treats the bytes as untrusted after every read.
+        let map = unsafe { MmapOptions::new().len(length).map(&file) }.map_err(|source| FormatError::Io {
+            file: path.to_path_buf(),
+            action: "map",
+            source,
+        })?;
+        Ok(Self { path: path.to_path_buf(), map, _file: file })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.map
+    }
+
+    /// Asks the system to read the whole file ahead. A hint: where it isn't taken, pages come on demand.
+    pub(crate) fn prefetch(&self) {
+        #[cfg(unix)]
+        let _ = self.map.advise(memmap2::Advice::WillNeed);
+    }
+}

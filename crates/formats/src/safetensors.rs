@@ -1,0 +1,129 @@
+//! Safetensors: one file, or shards that model.safetensors.index.json lists.
+//!
+//! ```text
+//! header length:u64   header: JSON, name -> dtype, shape, data offsets   data, without gaps
+//! ```
+//!
+//! The `safetensors` crate reads the header and checks that the tensors cover the data without gap or overlap, each
+//! with the bytes of its shape. The names of shards are paths from a stranger: only plain names are followed.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path};
+
+use gannet_tensor::Format;
+use safetensors::Dtype;
+use safetensors::tensor::{Metadata, TensorInfo};
+use serde_json::Value;
+
+use crate::hugging_face::TextFile;
+use crate::tensor::{Encoding, TensorRecord};
+use crate::{FormatError, limits};
+
+/// Bytes of the header's length.
+const LENGTH_BYTES: usize = 8;
+
+/// Reads the header of the safetensors file `bytes`; the tensors come in the order of their data.
+pub(crate) fn read(file: &Path, bytes: &[u8]) -> Result<Vec<TensorRecord>, FormatError> {
+    let header = header(file, bytes)?;
+    let data_start = LENGTH_BYTES + header.len();
+    let metadata: Metadata = serde_json::from_slice(header)
+        .map_err(|source| FormatError::SafetensorsHeader { file: file.to_path_buf(), source })?;
+    let data_bytes = bytes.len() - data_start;
+    if metadata.data_len() > data_bytes {
+        return Err(FormatError::Truncated {
+            file: file.to_path_buf(),
+            what: "the tensor data".to_owned(),
+            offset: data_start,
+            needed: metadata.data_len() as u64,
+            left: data_bytes,
+        });
+    }
+    if metadata.data_len() < data_bytes {
+        let (expected, found) = (metadata.data_len(), data_bytes);
+        return Err(FormatError::TrailingBytes { file: file.to_path_buf(), expected, found });
+    }
+    let names = metadata.offset_keys();
+    limited(file, "the number of tensors", names.len(), limits::TENSORS, "TENSORS")?;
+    let records = names.into_iter().map(|name| {
+        let info = metadata.info(&name).expect("the name is from the same list");
+        record(name, info, data_start)
+    });
+    Ok(records.collect())
+}
+
+/// The JSON of the header.
+fn header<'a>(file: &Path, bytes: &'a [u8]) -> Result<&'a [u8], FormatError> {
+    let truncated = |what: &str, offset, needed, left| FormatError::Truncated {
+        file: file.to_path_buf(),
+        what: what.to_owned(),
+        offset,
+        needed,
+        left,
+    };
+    let (length, rest) = bytes
+        .split_first_chunk::<LENGTH_BYTES>()
+        .ok_or_else(|| truncated("the header's length", 0, LENGTH_BYTES as u64, bytes.len()))?;
+    let found = u64::from_le_bytes(*length);
+    let (limit, name) = (limits::SAFETENSORS_HEADER_BYTES, "SAFETENSORS_HEADER_BYTES");
+    let length = usize::try_from(found).unwrap_or(usize::MAX);
+    limited(file, "the length of the safetensors header", length, limit, name)?;
+    rest.get(..length).ok_or_else(|| truncated("the header", LENGTH_BYTES, found, rest.len()))
+}
+
+fn record(name: String, info: &TensorInfo, data_start: usize) -> TensorRecord {
+    let (start, end) = info.data_offsets;
+    let encoding = match format_of(info.dtype) {
+        Some(format) => Encoding::Known(format),
+        None => Encoding::Unsupported(format!("{:?}", info.dtype)),
+    };
+    TensorRecord { name, shape: info.shape.clone(), encoding, range: data_start + start..data_start + end }
+}
+
+fn format_of(dtype: Dtype) -> Option<Format> {
+    let known = [(Dtype::F32, Format::F32), (Dtype::F16, Format::F16), (Dtype::BF16, Format::Bf16)];
+    known.into_iter().find(|(known, _)| *known == dtype).map(|(_, format)| format)
+}
+
+/// Reads an index file: the names of the shards in ascending order, each with the tensors that it holds.
+pub(crate) fn read_index(index: &TextFile) -> Result<BTreeMap<String, Vec<String>>, FormatError> {
+    let file = &index.path;
+    let mut json = index.read_object()?;
+    let wrong = || FormatError::WrongJson {
+        file: file.clone(),
+        found: "no map from tensors to files",
+        expected: "`weight_map`",
+    };
+    let Some(Value::Object(places)) = json.remove("weight_map") else { return Err(wrong()) };
+    limited(file, "the number of tensors", places.len(), limits::TENSORS, "TENSORS")?;
+    let mut shards: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (tensor, shard) in places {
+        let Value::String(shard) = shard else { return Err(wrong()) };
+        if !is_plain_name(&shard) {
+            return Err(FormatError::ShardName { file: file.clone(), shard });
+        }
+        shards.entry(shard).or_default().push(tensor);
+    }
+    limited(file, "the number of shards", shards.len(), limits::SHARDS, "SHARDS")?;
+    Ok(shards)
+}
+
+/// Whether `name` is a file in the same directory on every system.
+fn is_plain_name(name: &str) -> bool {
+    let mut components = Path::new(name).components();
+    let one = matches!((components.next(), components.next()), (Some(Component::Normal(_)), None));
+    one && !name.contains(['/', '\\', ':', '\0'])
+}
+
+fn limited(
+    file: &Path,
+    what: &str,
+    found: usize,
+    limit: usize,
+    name: &'static str,
+) -> Result<(), FormatError> {
+    if found <= limit {
+        return Ok(());
+    }
+    let (file, what) = (file.to_path_buf(), what.to_owned());
+    Err(FormatError::OverLimit { file, what, found: found as u64, limit, name })
+}

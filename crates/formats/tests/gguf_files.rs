@@ -1,0 +1,325 @@
+//! GGUF files: the golden of the Python package `gguf` (`goldens/formats.py`) is read and written as it is there, what
+//! is written comes back, and files that are wrong give an error that says what.
+
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use gannet_formats::gguf::{Array, GgufWriter, Metadata, Strings, Value, ValueType};
+use gannet_formats::{Checkpoint, FormatError, Source};
+use gannet_tensor::Format;
+use proptest::prelude::*;
+use serde_json::Value as Json;
+use tempfile::TempDir;
+
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../goldens/small.gguf");
+
+fn metadata(checkpoint: &Checkpoint) -> &Metadata {
+    match &checkpoint.source {
+        Source::Gguf(metadata) => metadata,
+        Source::HuggingFace(_) => panic!("a GGUF file was opened"),
+    }
+}
+
+/// A value as the Python package prints it.
+fn json(value: &Value) -> Json {
+    match value {
+        Value::U8(n) => (*n).into(),
+        Value::I8(n) => (*n).into(),
+        Value::U16(n) => (*n).into(),
+        Value::I16(n) => (*n).into(),
+        Value::U32(n) => (*n).into(),
+        Value::I32(n) => (*n).into(),
+        Value::U64(n) => (*n).into(),
+        Value::I64(n) => (*n).into(),
+        Value::F32(n) => (*n).into(),
+        Value::F64(n) => (*n).into(),
+        Value::Bool(b) => (*b).into(),
+        Value::String(text) => text.as_str().into(),
+        Value::Array(Array::String(strings)) => strings.iter().collect(),
+        Value::Array(Array::I32(numbers)) => numbers.clone().into(),
+        Value::Array(Array::F32(numbers)) => numbers.clone().into(),
+        Value::Array(Array::Bool(bools)) => bools.clone().into(),
+        Value::Array(array) => panic!("the golden has no array of {}", array.element_type()),
+    }
+}
+
+/// The types of a value as the Python package names them: its own, and that of the elements.
+fn type_names(value: &Value) -> Vec<String> {
+    let name = |kind: ValueType| {
+        let short = kind.to_string();
+        match (short.as_bytes()[0], short.strip_prefix(['u', 'i', 'f'])) {
+            (b'u', Some(bits)) => format!("uint{bits}"),
+            (b'i', Some(bits)) => format!("int{bits}"),
+            (b'f', Some(bits)) => format!("float{bits}"),
+            _ => short,
+        }
+    };
+    let mut names = vec![name(value.value_type())];
+    if let Value::Array(array) = value {
+        names.push(name(array.element_type()));
+    }
+    names
+}
+
+#[test]
+fn the_golden_reads_as_the_reference_reads_it() {
+    let file = fs::read(GOLDEN).unwrap();
+    let expected: Json =
+        serde_json::from_slice(&fs::read(Path::new(GOLDEN).with_extension("json")).unwrap()).unwrap();
+    let checkpoint = Checkpoint::open(Path::new(GOLDEN)).unwrap();
+
+    let entries: serde_json::Map<String, Json> = metadata(&checkpoint)
+        .entries()
+        .map(|(key, value)| {
+            (key.to_owned(), serde_json::json!({ "types": type_names(value), "value": json(value) }))
+        })
+        .collect();
+    assert_eq!(Json::Object(entries), expected["metadata"]);
+
+    let tensors = expected["tensors"].as_array().unwrap();
+    assert_eq!(checkpoint.tensors().count(), tensors.len());
+    for (tensor, expected) in checkpoint.tensors().zip(tensors) {
+        assert_eq!(tensor.name, expected["name"]);
+        assert_eq!(tensor.format.name(), expected["format"]);
+        assert_eq!(serde_json::json!(tensor.shape), expected["shape"]);
+        let place = |key: &str| usize::try_from(expected[key].as_u64().unwrap()).unwrap();
+        assert_eq!(tensor.bytes, &file[place("offset")..][..place("bytes")], "{}", tensor.name);
+    }
+}
+
+#[test]
+fn the_golden_is_written_byte_for_byte_as_the_reference_writes_it() {
+    let checkpoint = Checkpoint::open(Path::new(GOLDEN)).unwrap();
+    let mut writer = GgufWriter::new(Path::new("again.gguf"));
+    for (key, value) in metadata(&checkpoint).entries() {
+        writer.push_entry(key, value.clone()).unwrap();
+    }
+    for tensor in checkpoint.tensors() {
+        writer.push_tensor(tensor.name, tensor.format, tensor.shape, tensor.bytes).unwrap();
+    }
+    let mut again = Vec::new();
+    writer.write(&mut again).unwrap();
+    assert_eq!(again, fs::read(GOLDEN).unwrap());
+}
+
+fn any_array() -> impl Strategy<Value = Array> {
+    let count = 0..6usize;
+    prop_oneof![
+        prop::collection::vec(any::<u8>(), count.clone()).prop_map(Array::U8),
+        prop::collection::vec(any::<i8>(), count.clone()).prop_map(Array::I8),
+        prop::collection::vec(any::<u16>(), count.clone()).prop_map(Array::U16),
+        prop::collection::vec(any::<i16>(), count.clone()).prop_map(Array::I16),
+        prop::collection::vec(any::<u32>(), count.clone()).prop_map(Array::U32),
+        prop::collection::vec(any::<i32>(), count.clone()).prop_map(Array::I32),
+        prop::collection::vec(any::<f32>(), count.clone()).prop_map(Array::F32),
+        prop::collection::vec(any::<bool>(), count.clone()).prop_map(Array::Bool),
+        prop::collection::vec(any::<u64>(), count.clone()).prop_map(Array::U64),
+        prop::collection::vec(any::<i64>(), count.clone()).prop_map(Array::I64),
+        prop::collection::vec(any::<f64>(), count.clone()).prop_map(Array::F64),
+        prop::collection::vec(".{0,12}", count)
+            .prop_map(|texts| Array::String(texts.iter().map(String::as_str).collect())),
+    ]
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        any::<u8>().prop_map(Value::U8),
+        any::<i8>().prop_map(Value::I8),
+        any::<u16>().prop_map(Value::U16),
+        any::<i16>().prop_map(Value::I16),
+        any::<u32>().prop_map(Value::U32),
+        any::<i32>().prop_map(Value::I32),
+        any::<f32>().prop_map(Value::F32),
+        any::<bool>().prop_map(Value::Bool),
+        ".{0,40}".prop_map(Value::String),
+        any::<u64>().prop_map(Value::U64),
+        any::<i64>().prop_map(Value::I64),
+        any::<f64>().prop_map(Value::F64),
+        any_array().prop_map(Value::Array),
+    ]
+}
+
+/// A format, a shape of up to four dimensions in it, and bytes.
+fn any_tensor() -> impl Strategy<Value = (Format, Vec<usize>, Vec<u8>)> {
+    let format = prop::sample::select(Format::ALL.to_vec());
+    (format, prop::collection::vec(0..3usize, 0..=3), 1..3usize, any::<u8>()).prop_map(
+        |(format, mut shape, blocks, seed)| {
+            let length = shape.iter().product::<usize>() * blocks * format.block_bytes();
+            shape.push(blocks * format.block_elements());
+            let bytes = (0..length).map(|i| seed.wrapping_mul(31).wrapping_add(i as u8)).collect();
+            (format, shape, bytes)
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_written_is_read_back(
+        entries in prop::collection::btree_map("[a-z.]{1,20}", any_value(), 0..8),
+        tensors in prop::collection::btree_map(".{0,20}", any_tensor(), 0..6),
+        alignment in prop::option::of(0..9u32),
+    ) {
+        let mut entries: Vec<(String, Value)> = entries.into_iter().collect();
+        entries.extend(alignment.map(|power| ("general.alignment".to_owned(), Value::U32(1 << power))));
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("model.gguf");
+        let mut writer = GgufWriter::new(&path);
+        for (key, value) in &entries {
+            writer.push_entry(key, value.clone()).unwrap();
+        }
+        for (name, (format, shape, bytes)) in &tensors {
+            writer.push_tensor(name, *format, shape, bytes).unwrap();
+        }
+        writer.write(File::create(&path).unwrap()).unwrap();
+
+        let checkpoint = Checkpoint::open(&path).unwrap();
+        let read: Vec<_> = metadata(&checkpoint).entries().collect();
+        // Compared as text, where NaN equals itself.
+        prop_assert_eq!(format!("{read:?}"), format!("{:?}", entries.iter().map(|(k, v)| (k, v)).collect::<Vec<_>>()));
+        prop_assert_eq!(checkpoint.tensors().count(), tensors.len());
+        for (tensor, (name, (format, shape, bytes))) in checkpoint.tensors().zip(&tensors) {
+            prop_assert_eq!((tensor.name, tensor.format, tensor.shape), (name.as_str(), *format, shape.as_slice()));
+            prop_assert_eq!(tensor.bytes, bytes.as_slice());
+            prop_assert_eq!(tensor.elements(), shape.iter().product::<usize>());
+        }
+    }
+}
+
+fn sample_metadata() -> Metadata {
+    let entries: [(&str, Value); 10] = [
+        ("n", 7u32.into()),
+        ("wide", (1u64 << 40).into()),
+        ("minus", (-1i32).into()),
+        ("half", 0.5f64.into()),
+        ("yes", true.into()),
+        ("text", "gannet".into()),
+        ("texts", ["a", "b"].into_iter().collect::<Strings>().into()),
+        ("counts", vec![1i32, 2].into()),
+        ("signed", vec![-1i32, 2].into()),
+        ("scores", vec![0.5f32].into()),
+    ];
+    let entries = entries.into_iter().map(|(key, value)| (key.to_owned(), value));
+    Metadata::new(Path::new("m.gguf"), entries).expect("the keys differ")
+}
+
+#[test]
+fn integers_convert_where_the_value_fits() {
+    let metadata = sample_metadata();
+    assert_eq!(metadata.u32("n").unwrap(), 7);
+    assert_eq!(metadata.u64("n").unwrap(), 7);
+    assert_eq!(metadata.i32("n").unwrap(), 7);
+    assert_eq!(metadata.u64("wide").unwrap(), 1 << 40);
+    assert_eq!(metadata.i32("minus").unwrap(), -1);
+    assert_eq!(metadata.f32("half").unwrap(), 0.5);
+    assert_eq!(*metadata.u32s("counts").unwrap(), [1, 2]);
+    assert_eq!(*metadata.i32s("signed").unwrap(), [-1, 2]);
+    assert_eq!(metadata.f32s("scores").unwrap(), [0.5]);
+    assert_eq!(metadata.strings("texts").unwrap().iter().collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(metadata.strings("texts").unwrap().get(2), None);
+    assert_eq!(metadata.opt_u32("missing").unwrap(), None);
+}
+
+#[test]
+fn an_accessor_names_key_found_and_expected() {
+    let metadata = sample_metadata();
+    let check = |error: FormatError, expect: &str| assert_eq!(error.to_string(), format!("`m.gguf`{expect}"));
+    check(
+        metadata.u32("missing").unwrap_err(),
+        " has no metadata key `missing`, expected an integer from 0 to 2^32 - 1",
+    );
+    check(
+        metadata.u32("wide").unwrap_err(),
+        ": metadata key `wide` is the u64 1099511627776, expected an integer from 0 to 2^32 - 1",
+    );
+    check(
+        metadata.opt_u64("minus").unwrap_err(),
+        ": metadata key `minus` is the i32 -1, expected an integer from 0 to 2^64 - 1",
+    );
+    check(metadata.f32("n").unwrap_err(), ": metadata key `n` is the u32 7, expected a float");
+    check(metadata.bool("n").unwrap_err(), ": metadata key `n` is the u32 7, expected a bool");
+    check(
+        metadata.str("texts").unwrap_err(),
+        ": metadata key `texts` is an array of 2 x string, expected a string",
+    );
+    check(
+        metadata.u32s("signed").unwrap_err(),
+        ": metadata key `signed` is an array of 2 x i32, expected an array of integers from 0 to 2^32 - 1",
+    );
+}
+
+/// The bytes of a small file: an entry of 4 bytes and two tensors, the last one without padding.
+fn small_file() -> Vec<u8> {
+    let mut writer = GgufWriter::new(Path::new("small.gguf"));
+    writer.push_entry("toy.width", 32u32).expect("a new key");
+    writer.push_entry("toy.names", ["a", "b"].into_iter().collect::<Strings>()).expect("a new key");
+    writer.push_tensor("a", Format::Q8_0, &[2, 32], &[1; 68]).expect("68 bytes");
+    writer.push_tensor("b", Format::F32, &[8], &[2; 32]).expect("32 bytes");
+    let mut bytes = Vec::new();
+    writer.write(&mut bytes).expect("memory takes all");
+    bytes
+}
+
+/// A directory with the small file in it, its path, and the file open for damage in place.
+fn small_file_on_disk() -> (TempDir, PathBuf, File) {
+    let directory = TempDir::new().expect("a temporary directory");
+    let path = directory.path().join("model.gguf");
+    fs::write(&path, small_file()).expect("the directory is there");
+    let file = File::options().write(true).open(&path).expect("the file is there");
+    (directory, path, file)
+}
+
+#[test]
+fn a_file_cut_off_anywhere_is_an_error() {
+    let (_directory, path, file) = small_file_on_disk();
+    assert!(Checkpoint::open(&path).is_ok());
+    for length in (0..small_file().len()).rev() {
+        file.set_len(length as u64).unwrap();
+        assert!(Checkpoint::open(&path).is_err(), "{length} bytes");
+    }
+}
+
+#[test]
+fn a_flipped_bit_gives_an_error_or_tensors_within_the_file() {
+    let (_directory, path, mut file) = small_file_on_disk();
+    for (place, byte) in small_file().into_iter().enumerate() {
+        for flipped in (0..8).map(|bit| byte ^ (1 << bit)).chain([byte]) {
+            file.seek(SeekFrom::Start(place as u64)).unwrap();
+            file.write_all(&[flipped]).unwrap();
+            let Ok(checkpoint) = Checkpoint::open(&path) else { continue };
+            for tensor in checkpoint.tensors() {
+                assert_eq!(tensor.view().bytes(), tensor.bytes);
+            }
+        }
+    }
+    assert!(Checkpoint::open(&path).is_ok(), "the last byte of each round is the right one");
+}
+
+#[test]
+fn the_writer_refuses_what_the_reader_would() {
+    let path = PathBuf::from("w.gguf");
+    let mut writer = GgufWriter::new(&path);
+    writer.push_entry("k", 1u32).unwrap();
+    writer.push_tensor("t", Format::F32, &[1], &[0; 4]).unwrap();
+    let check = |error: Result<(), FormatError>, expect: &str| {
+        assert_eq!(error.unwrap_err().to_string(), format!("`w.gguf`: {expect}"));
+    };
+    check(writer.push_entry("k", 2u32), "metadata key `k` occurs twice");
+    check(writer.push_tensor("t", Format::F32, &[1], &[0; 4]), "tensor `t` occurs twice");
+    check(
+        writer.push_tensor("u", Format::F32, &[2], &[0; 4]),
+        "tensor `u` has 4 bytes, expected 8 for its shape",
+    );
+    check(
+        writer.push_tensor("u", Format::Q4K, &[128], &[0; 72]),
+        "tensor `u` has 128 columns, expected a multiple of 256, the block of `q4_k`",
+    );
+    check(
+        writer.push_tensor("u", Format::F32, &[1, 1, 1, 1, 1], &[0; 4]),
+        "the number of dimensions is 5, above the limit of 4 (DIMENSIONS)",
+    );
+    writer.push_entry("general.alignment", 24u32).unwrap();
+    check(writer.write(Vec::new()), "alignment (general.alignment) is 24, expected a power of two");
+}
