@@ -1,0 +1,240 @@
+//! What a backend must do: hold weights and state, compile a program, and run steps of it.
+//!
+//! Calls on a plan and on a state take effect in the order in which they are made, across all plans of one
+//! backend; a call may return before its effect, and only [`Plan::wait`] waits. So a next step can be submitted
+//! before the last one's tokens are read.
+
+use crate::sampling::SampleRow;
+use crate::{
+    Batch, BatchError, Fusion, GroupId, Node, PageId, Program, SamplerSlot, SnapshotId, StateLayout, StepId, TokenId,
+    WeightError, WeightSource, WeightUse, Weights,
+};
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// One device of one process: owns threads, streams and memory; engines share it.
+pub trait Backend: Send + Sync {
+    /// The name that people choose it by: `cpu`, `reference`.
+    fn name(&self) -> &'static str;
+
+    /// What the order and rounding of its arithmetic depend on beside the formats: instruction set or architecture.
+    fn numerics(&self) -> String;
+
+    /// The rewrites whose kernels it has, in the order to apply them.
+    fn fusions(&self) -> &[Fusion];
+
+    /// Brings weights into the device's memory and arrangement, once; target and drafters share them.
+    fn upload(&self, source: &dyn WeightSource, uses: &[WeightUse]) -> Result<Arc<dyn Weights>, DeviceError>;
+
+    /// Allocates the state that the layout describes.
+    fn allocate(&self, layout: &StateLayout, budget: &Budget) -> Result<Box<dyn State>, DeviceError>;
+
+    /// Makes a program ready to run over these weights.
+    fn compile(
+        &self,
+        program: &Program,
+        weights: &Arc<dyn Weights>,
+        limits: &BatchLimits,
+    ) -> Result<Box<dyn Plan>, DeviceError>;
+}
+
+/// A program that is ready to run.
+pub trait Plan: Send {
+    /// Runs the forward pass of a batch. May return at once.
+    fn submit(&mut self, batch: &Batch, state: &mut dyn State) -> Result<StepId, DeviceError>;
+
+    /// As [`Plan::submit`], and shows each node's values as they are made; for comparing backends and for debugging.
+    ///
+    /// Returns when all nodes before [`Program::sampling_start`] were shown, in order; the others are not shown.
+    /// The step is like any other: it is sampled and waited for. A value keeps its id through [`crate::fuse`], so
+    /// two backends that fuse differently are compared by [`crate::Node::outputs`].
+    fn submit_traced(
+        &mut self,
+        batch: &Batch,
+        state: &mut dyn State,
+        observe: &mut NodeObserver<'_>,
+    ) -> Result<StepId, DeviceError>;
+
+    /// Draws the tokens that a submitted step asks for: a row for each output that wants a token, in order.
+    fn sample(&mut self, step: StepId, rows: &SampleRows, state: &mut dyn State) -> Result<(), DeviceError>;
+
+    /// Waits for a step and returns what was asked for. Each step is waited for once.
+    fn wait(&mut self, step: StepId) -> Result<StepOutput, DeviceError>;
+
+    /// A handle for another thread, to give up the running step between two ops.
+    fn interrupter(&self) -> Interrupter;
+}
+
+/// Is shown a node: its place in [`Program::nodes`], the node, and each of its outputs as `[rows, width]` float32,
+/// row-major; ids are shown as the numbers that they are.
+pub type NodeObserver<'a> = dyn FnMut(usize, &Node, &[&[f32]]) + 'a;
+
+/// State of all sequences: pages, recurrent slots, sampling histories. Each call is ordered with the steps.
+pub trait State: Any + Send {
+    /// Copies pages within a group: from the first to the second of each pair.
+    fn copy_pages(&mut self, group: GroupId, copies: &[(PageId, PageId)]) -> Result<(), DeviceError>;
+
+    /// Says how many rows of each sequence of a step stand, so that its recurrent candidates become state.
+    fn accept(&mut self, step: StepId, rows: &[u32]) -> Result<(), DeviceError>;
+
+    /// Copies a bank of recurrent state.
+    fn snapshot(&mut self, bank: crate::RecurrentBank) -> Result<SnapshotId, DeviceError>;
+
+    /// Copies a snapshot into a bank.
+    fn restore(&mut self, snapshot: SnapshotId, bank: crate::RecurrentBank) -> Result<(), DeviceError>;
+
+    /// Frees a snapshot.
+    fn forget(&mut self, snapshot: SnapshotId) -> Result<(), DeviceError>;
+
+    /// Starts a sampling history: the tokens of the prompt, and those generated so far.
+    fn start_history(
+        &mut self,
+        slot: SamplerSlot,
+        prompt: &[TokenId],
+        generated: &[TokenId],
+    ) -> Result<(), DeviceError>;
+
+    /// Bytes of memory that it holds.
+    fn bytes(&self) -> u64;
+
+    /// For the backend that made it.
+    fn as_any(&self) -> &dyn Any;
+
+    /// For the backend that made it.
+    fn as_any_mut(&mut self) -> &mut dyn Any;
+}
+
+/// How much state to allocate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Budget {
+    /// Pages of each group.
+    pub pages: Vec<u32>,
+    /// Recurrent slots, each of two banks.
+    pub recurrent_slots: u32,
+    /// Recurrent snapshots.
+    pub snapshots: u32,
+    /// Sampling histories.
+    pub sampler_slots: u32,
+}
+
+/// The largest batch that a plan is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// Rows.
+    pub rows: usize,
+    /// Sequences.
+    pub sequences: usize,
+    /// Rows whose result is asked for.
+    pub outputs: usize,
+    /// Tokens of one sequence, those of the batch included.
+    pub context: usize,
+}
+
+/// How to draw each token that a step asks for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SampleRows {
+    /// One for each output that wants a token, in order.
+    pub rows: Vec<SampleRow>,
+}
+
+/// What a step found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StepOutput {
+    /// One for each output that was asked for, in order.
+    pub outputs: Vec<OutputResult>,
+    /// Rows of each sequence that stand, where the program accepts drafts.
+    pub accepted: Vec<u32>,
+}
+
+/// What was asked for of one row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OutputResult {
+    /// The sampled token.
+    pub token: Option<TokenId>,
+    /// Log-probabilities before any filter.
+    pub logprobs: Option<TokenLogprobs>,
+    /// All scores, `[vocabulary]`.
+    pub logits: Option<Vec<f32>>,
+    /// The hidden state, `[width]`.
+    pub hidden: Option<Vec<f32>>,
+    /// The pooled vector of the row's sequence, `[width]`.
+    pub pooled: Option<Vec<f32>>,
+    /// Whether any score was not a finite number; the token is then not to be used.
+    pub not_finite: bool,
+}
+
+/// Log-probabilities of one row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TokenLogprobs {
+    /// Of the sampled token, where there is one.
+    pub sampled: Option<f32>,
+    /// The most likely tokens, most likely first, ties to the lower id.
+    pub top: Vec<(TokenId, f32)>,
+}
+
+/// Tells a running step, from another thread, to give up between two ops.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupter(Arc<AtomicBool>);
+
+impl Interrupter {
+    /// Asks the plan to give up; the step in progress fails with [`DeviceError::Interrupted`].
+    pub fn interrupt(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that was asked since the last call; for plans.
+    pub fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// Why a device can't do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// A weight can't be had.
+    #[error(transparent)]
+    Weight(#[from] WeightError),
+    /// The batch contradicts itself or the layout.
+    #[error("the batch is malformed: {0}")]
+    Batch(#[from] BatchError),
+    /// The backend has no kernel for an operation.
+    #[error("backend `{backend}` can't run `{op}`: {reason}")]
+    Unsupported {
+        /// The backend.
+        backend: &'static str,
+        /// The operation.
+        op: String,
+        /// What exactly is missing.
+        reason: String,
+    },
+    /// There isn't enough memory.
+    #[error("out of memory: {what} needs {needed} bytes")]
+    OutOfMemory {
+        /// What it was for.
+        what: String,
+        /// How much it needs.
+        needed: u64,
+    },
+    /// A page, slot, step or capture that doesn't exist, or no longer.
+    #[error("{what} {number} does not exist: {reason}")]
+    Unknown {
+        /// What was named.
+        what: &'static str,
+        /// Its number.
+        number: u64,
+        /// What exists.
+        reason: String,
+    },
+    /// An id that the vocabulary doesn't have.
+    #[error("token id {id} is outside of the vocabulary of {vocabulary}")]
+    UnknownToken {
+        /// The id.
+        id: u32,
+        /// Entries of the vocabulary.
+        vocabulary: usize,
+    },
+    /// The step was told to give up.
+    #[error("the step was interrupted")]
+    Interrupted,
+}

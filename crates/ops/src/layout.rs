@@ -1,0 +1,181 @@
+//! What a sequence keeps between steps, as sizes: pages of keys and values, recurrent state, sampling history.
+//!
+//! One layout serves the target and its drafters, so that a prefix hit or a rollback covers them all.
+
+use crate::GroupId;
+
+/// Tokens that one page holds, for all layers of its group.
+pub const PAGE_TOKENS: usize = 64;
+
+/// The state of a sequence: an entry a layer that keeps any.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StateLayout {
+    /// Page groups: the layers of one lifetime share page numbers.
+    pub groups: Vec<PageGroup>,
+    /// One entry a layer with state, of the target and then of each drafter.
+    pub entries: Vec<StateEntry>,
+    /// The sampling history of a sequence, where a program samples.
+    pub sampler: Option<SamplerLayout>,
+}
+
+/// Layers whose pages live equally long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageGroup {
+    /// What the group is, for people: `full`, `window 512`, `draft`.
+    pub name: String,
+    /// When a page is no longer read.
+    pub lifetime: PageLifetime,
+}
+
+/// When a page is no longer read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PageLifetime {
+    /// As long as the sequence.
+    Full,
+    /// While a key of it lies within this many tokens of the row that reads.
+    Window(u32),
+}
+
+/// The state of one layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StateEntry {
+    /// Keys and values in pages.
+    Paged(PagedLayout),
+    /// A convolution window and a delta-rule matrix in a slot.
+    Recurrent(RecurrentLayout),
+}
+
+/// Keys and values of one layer.
+///
+/// A page of the layer is `[K or V][kv_head][PAGE_TOKENS][dim]`, so that a (page, head) is contiguous.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PagedLayout {
+    /// Heads of keys and values.
+    pub kv_heads: usize,
+    /// Elements of a key.
+    pub key_dim: usize,
+    /// Elements of a value.
+    pub value_dim: usize,
+    /// Encoding of keys.
+    pub key_format: KvFormat,
+    /// Encoding of values.
+    pub value_format: KvFormat,
+    /// The pages that it lives in.
+    pub group: GroupId,
+}
+
+/// An encoding of keys or values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KvFormat {
+    /// Single precision.
+    F32,
+    /// Half precision.
+    F16,
+}
+
+impl KvFormat {
+    /// Bytes of one element.
+    pub const fn bytes(self) -> usize {
+        match self {
+            KvFormat::F32 => 4,
+            KvFormat::F16 => 2,
+        }
+    }
+}
+
+/// The recurrent state of one layer, in float32.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecurrentLayout {
+    /// The convolution's window.
+    pub conv: ConvLayout,
+    /// The delta rule's matrices.
+    pub state: DeltaLayout,
+    /// How a drafted row is taken back.
+    pub rollback: Rollback,
+}
+
+/// The last `kernel - 1` inputs of a causal convolution: `[kernel - 1, channels]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConvLayout {
+    /// Channels.
+    pub channels: usize,
+    /// Taps.
+    pub kernel: usize,
+}
+
+/// A matrix a value head: `[value_heads, key_dim, value_dim]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeltaLayout {
+    /// Heads.
+    pub value_heads: usize,
+    /// Rows of a head's matrix.
+    pub key_dim: usize,
+    /// Columns of a head's matrix.
+    pub value_dim: usize,
+}
+
+/// How the state after an accepted draft is found; both ways give the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rollback {
+    /// The state after each drafted row is kept.
+    Candidates,
+    /// The inputs of each drafted row are kept, and the accepted ones run again.
+    Replay,
+}
+
+/// What sampling remembers of a sequence: which tokens it has seen, and how often it made them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SamplerLayout {
+    /// Entries of the vocabulary.
+    pub vocabulary: usize,
+}
+
+impl PagedLayout {
+    /// Elements of one page of this layer: keys, then values.
+    pub fn page_elements(&self) -> (usize, usize) {
+        let rows = self.kv_heads * PAGE_TOKENS;
+        (rows * self.key_dim, rows * self.value_dim)
+    }
+
+    /// Bytes of one page of this layer.
+    pub fn page_bytes(&self) -> usize {
+        let (keys, values) = self.page_elements();
+        keys * self.key_format.bytes() + values * self.value_format.bytes()
+    }
+}
+
+impl RecurrentLayout {
+    /// Elements of the convolution's window and of the matrices.
+    pub fn elements(&self) -> (usize, usize) {
+        let window = (self.conv.kernel - 1) * self.conv.channels;
+        (window, self.state.value_heads * self.state.key_dim * self.state.value_dim)
+    }
+}
+
+impl StateLayout {
+    /// Bytes of one page of a group, over all its layers.
+    pub fn page_bytes(&self, group: GroupId) -> usize {
+        let bytes = |entry: &StateEntry| match entry {
+            StateEntry::Paged(paged) if paged.group == group => paged.page_bytes(),
+            StateEntry::Paged(_) | StateEntry::Recurrent(_) => 0,
+        };
+        self.entries.iter().map(bytes).sum()
+    }
+
+    /// Bytes of one bank of one sequence's recurrent state, over all layers; 0 where no layer has any.
+    pub fn recurrent_bytes(&self) -> usize {
+        let bytes = |entry: &StateEntry| match entry {
+            StateEntry::Paged(_) => 0,
+            StateEntry::Recurrent(recurrent) => {
+                let (window, matrices) = recurrent.elements();
+                (window + matrices) * size_of::<f32>()
+            }
+        };
+        self.entries.iter().map(bytes).sum()
+    }
+
+    /// Whether any layer has recurrent state.
+    pub fn is_recurrent(&self) -> bool {
+        self.entries.iter().any(|entry| matches!(entry, StateEntry::Recurrent(_)))
+    }
+}

@@ -1,0 +1,80 @@
+//! Replaces what a batch names of earlier steps by what they found: sampled tokens, and how many drafts stand.
+
+use super::state::Steps;
+use super::{unknown, unsupported};
+use crate::sampling::SampleRow;
+use crate::{Batch, DeviceError, Length, StepId, TokenSource};
+
+/// A batch in which every token and every length is known.
+#[derive(Debug)]
+pub(super) struct Resolved {
+    pub(super) batch: Batch,
+    /// By how much each sequence lies below its greatest length.
+    pub(super) down: Vec<u32>,
+}
+
+impl Resolved {
+    /// How to draw each token, each index moved down with its sequence.
+    pub(super) fn moved(&self, rows: &[SampleRow]) -> Result<Vec<SampleRow>, DeviceError> {
+        let outputs: Vec<_> = self.batch.outputs.iter().filter(|output| output.want.token).collect();
+        if rows.len() != outputs.len() {
+            let reason = format!("{} outputs want a token, {} rows say how", outputs.len(), rows.len());
+            return Err(unsupported("sample", reason));
+        }
+        let lowered = outputs.iter().zip(rows).map(|(output, row)| {
+            let sequence = self.batch.rows[output.row as usize].sequence;
+            let index = lower(row.index, self.down[sequence as usize])?;
+            Ok(SampleRow { index, ..row.clone() })
+        });
+        lowered.collect()
+    }
+}
+
+pub(super) fn resolve(batch: &Batch, steps: &Steps) -> Result<Resolved, DeviceError> {
+    let mut known = batch.clone();
+    let mut down = Vec::new();
+    for (sequence, part) in batch.sequences.iter().enumerate() {
+        let shift = match part.length {
+            Length::Exact(_) => None,
+            Length::AtMost { after, sequence, .. } => Some((after, steps.rejected(after, sequence)?)),
+        };
+        if let Some((after, by)) = shift {
+            move_down(&mut known, sequence, after, by)?;
+        }
+        down.push(shift.map_or(0, |(_, by)| by));
+    }
+    for row in &mut known.rows {
+        if let TokenSource::Sampled { step, output } = row.token {
+            row.token = TokenSource::Known(steps.token(step, output)?);
+        }
+    }
+    Ok(Resolved { batch: known, down })
+}
+
+/// Moves a sequence down, with all that it names of the step that decided so.
+fn move_down(batch: &mut Batch, sequence: usize, after: StepId, by: u32) -> Result<(), DeviceError> {
+    let part = &mut batch.sequences[sequence];
+    part.length = Length::Exact(lower(part.length.at_most(), by)?);
+    let range = part.rows.start as usize..part.rows.end as usize;
+    for row in &mut batch.rows[range.clone()] {
+        row.index = lower(row.index, by)?;
+        for axis in &mut row.position {
+            *axis = lower(*axis, by)?;
+        }
+        if let TokenSource::Sampled { step, output } = &mut row.token
+            && *step == after
+        {
+            *output = lower(*output, by)?;
+        }
+    }
+    for handed in batch.handed.iter_mut().filter(|handed| handed.step == after) {
+        for row in &mut handed.row_map[range.clone()] {
+            *row = lower(*row, by)?;
+        }
+    }
+    Ok(())
+}
+
+fn lower(number: u32, by: u32) -> Result<u32, DeviceError> {
+    number.checked_sub(by).ok_or_else(|| unknown("number", number, format!("{by} rejected drafts move it below 0")))
+}

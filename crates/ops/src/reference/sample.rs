@@ -1,0 +1,97 @@
+//! Drawing tokens and confirming drafts.
+
+use super::values::Numbers;
+use super::unknown;
+use crate::sampling::{Draw, History, SampleRow, draw};
+use crate::{Batch, DeviceError, Row, RowKind, SequenceRows, TokenId, TokenSource};
+
+/// A draw for each output that wants a token.
+///
+/// A row's draw remembers the sequence's history and the drafts before it that stand; afterwards the history has
+/// each token that a standing row drew.
+pub(super) fn sample(
+    logits: &Numbers,
+    batch: &Batch,
+    rows: &[SampleRow],
+    histories: &mut [History],
+) -> Result<Vec<Option<Draw>>, DeviceError> {
+    let mut rows = rows.iter();
+    let mut draws = Vec::new();
+    for sequence in &batch.sequences {
+        let mut none = History::default();
+        let history = match sequence.sampler {
+            Some(slot) => {
+                let slots = histories.len();
+                let missing = || unknown("sampler slot", slot.0, format!("the state has {slots}"));
+                histories.get_mut(slot.0 as usize).ok_or_else(missing)?
+            }
+            None => &mut none,
+        };
+        let mut walk = Walk::new();
+        for (row, place) in batch.rows[range(sequence)].iter().zip(sequence.rows.clone()) {
+            walk.enter(row);
+            let output = draws.len();
+            let asked = batch.outputs.get(output).filter(|output| output.row == place);
+            let Some(asked) = asked else {
+                walk.leave(None);
+                continue;
+            };
+            let drawn = asked.want.token.then(|| rows.next().expect("there is a row for each output that wants a token"));
+            let drawn = drawn.map(|how| draw(logits.row(output), how, history));
+            let token = drawn.and_then(|draw| draw.token);
+            if walk.stands {
+                token.into_iter().for_each(|token| history.push(token));
+            }
+            walk.leave(token);
+            draws.push(drawn);
+        }
+    }
+    Ok(draws)
+}
+
+/// For each sequence, how many of its rows stand, given the id of each output.
+pub(super) fn accept(ids: &[Option<u32>], batch: &Batch) -> Vec<u32> {
+    let sampled = |row: u32| {
+        let output = batch.outputs.binary_search_by_key(&row, |output| output.row).ok()?;
+        ids[output].map(TokenId)
+    };
+    let standing = |sequence: &SequenceRows| {
+        let mut walk = Walk::new();
+        let rows = batch.rows[range(sequence)].iter().zip(sequence.rows.clone());
+        let stands = rows.filter(|(row, place)| {
+            walk.enter(row);
+            walk.leave(sampled(*place));
+            walk.stands
+        });
+        stands.count() as u32
+    };
+    batch.sequences.iter().map(standing).collect()
+}
+
+/// A walk over the rows of a sequence that knows whether the present one stands.
+struct Walk {
+    stands: bool,
+    sampled: Option<TokenId>,
+}
+
+impl Walk {
+    fn new() -> Self {
+        Self { stands: true, sampled: None }
+    }
+
+    fn enter(&mut self, row: &Row) {
+        let confirmed = match row.kind {
+            RowKind::Prompt | RowKind::Decode => true,
+            RowKind::Draft(_) => self.sampled.is_some_and(|token| row.token == TokenSource::Known(token)),
+        };
+        self.stands &= confirmed;
+    }
+
+    fn leave(&mut self, sampled: Option<TokenId>) {
+        self.sampled = sampled;
+    }
+}
+
+fn range(sequence: &SequenceRows) -> std::ops::Range<usize> {
+    sequence.rows.start as usize..sequence.rows.end as usize
+}

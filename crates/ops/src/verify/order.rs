@@ -1,0 +1,69 @@
+//! What holds between the nodes of a program: who writes a state entry and when, what comes last, and whether the
+//! program may be given a prompt in pieces.
+
+use super::{Place, ProgramError};
+use crate::{Attention, CaptureId, ExpertLinear, Mask, Node, Op, Program, StateId, ValueId};
+use std::collections::{HashMap, HashSet};
+
+pub(super) fn check(program: &Program) -> Result<(), ProgramError> {
+    let mut seen = Seen::default();
+    for (place, node) in program.nodes.iter().enumerate() {
+        let parts = if let Op::Fused { body, .. } = &node.op { body } else { std::slice::from_ref(node) };
+        parts.iter().try_for_each(|part| seen.node(program, place, part))?;
+    }
+    Ok(())
+}
+
+/// What the nodes so far have done.
+#[derive(Default)]
+struct Seen {
+    written: HashSet<StateId>,
+    convolved: HashSet<StateId>,
+    ruled: HashSet<StateId>,
+    captures: HashSet<CaptureId>,
+    experts: HashMap<ValueId, usize>,
+    sampled: bool,
+}
+
+impl Seen {
+    fn node(&mut self, program: &Program, place: usize, node: &Node) -> Result<(), ProgramError> {
+        let at = Place { program, node: place, op: node.op.name() };
+        let last = matches!(node.op, Op::Sample | Op::Accept | Op::MapIds { .. });
+        at.same("after sampling come only sample, map_ids and accept", true, last || !self.sampled)?;
+        self.sampled |= matches!(node.op, Op::Sample | Op::Accept);
+        if let Op::WriteKv { state } = &node.op {
+            at.same("first writer of its state", true, self.written.insert(*state))?;
+        } else if let Op::CausalConv { state, .. } = &node.op {
+            at.same("first writer of its window", true, self.convolved.insert(*state))?;
+        } else if let Op::GatedDeltaRule(rule) = &node.op {
+            at.same("first writer of its matrices", true, self.ruled.insert(rule.state))?;
+        } else if let Op::Capture { id } = &node.op {
+            at.same("first capture of its number", true, self.captures.insert(*id))?;
+        } else if let Op::RouteExperts(router) = &node.op {
+            self.experts.insert(node.outputs[0], router.experts);
+        } else if let Op::ExpertLinear(op) = &node.op {
+            self.expert_linear(at, op, node)?;
+        } else if let Op::Attention(op) = &node.op {
+            self.attention(at, op, node)?;
+        }
+        Ok(())
+    }
+
+    fn expert_linear(&self, at: Place<'_>, op: &ExpertLinear, node: &Node) -> Result<(), ProgramError> {
+        let experts = self.experts.get(&node.inputs[1]).copied();
+        at.same("experts of the router and of its weight", experts, Some(at.shape(op.weight)?[0]))
+    }
+
+    /// Rows that are in no page are handed over; rows that are must have been written before.
+    fn attention(&self, at: Place<'_>, op: &Attention, node: &Node) -> Result<(), ProgramError> {
+        let written = node.inputs.len() == 1;
+        at.same("rows written before", written, self.written.contains(&op.state))?;
+        match op.mask {
+            Mask::Block | Mask::BlockWindow(_) if written => {
+                // A later chunk's rows would be seen by its own rows alone.
+                at.same("program that needs a whole prompt", true, at.program.whole_prompt_only)
+            }
+            Mask::Block | Mask::BlockWindow(_) | Mask::Causal | Mask::Window(_) => Ok(()),
+        }
+    }
+}
