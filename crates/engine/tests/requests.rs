@@ -1,0 +1,176 @@
+//! The life of a request, on a toy model.
+
+mod support;
+
+use crossbeam_channel::unbounded;
+use gannet_engine::{Event, FinishReason, SubmitError, evaluate};
+use gannet_ops::sampling::Sampling;
+use gannet_ops::{Budget, TokenId};
+use std::sync::Arc;
+use support::{Answer, collect, request, runner, runner_with, start};
+
+const PROMPT: [u32; 7] = [3, 1, 4, 1, 5, 9, 2];
+
+fn answer(context: usize, step_rows: usize, prompt: &[u32], max_tokens: u32) -> Answer {
+    let (handle, thread) = start(runner(context, step_rows));
+    let (sink, events) = unbounded();
+    handle.submit(request(prompt, max_tokens, sink)).expect("the request is valid");
+    let answer = collect(&events);
+    drop(handle);
+    thread.join().expect("the engine's thread ends when its handle is dropped");
+    answer
+}
+
+#[test]
+fn chunks_change_no_bit_of_the_answer() {
+    let prompt: Vec<u32> = (0..150).map(|n| n * 7 % 50).collect();
+    let whole = answer(256, 256, &prompt, 20);
+    assert_eq!(whole.tokens.len(), 20);
+    for step_rows in [1, 7, 64, 65] {
+        assert_eq!(answer(256, step_rows, &prompt, 20), whole, "chunks of {step_rows}");
+    }
+}
+
+#[test]
+fn the_limit_of_tokens_ends_an_answer() {
+    let found = answer(256, 64, &PROMPT, 5);
+    assert_eq!(found.reason, FinishReason::MaxTokens);
+    assert_eq!((found.prompt_tokens, found.generated_tokens), (7, 5));
+}
+
+#[test]
+fn a_full_context_ends_an_answer() {
+    let found = answer(20, 64, &PROMPT, 1000);
+    assert_eq!(found.reason, FinishReason::ContextFull);
+    assert_eq!(found.prompt_tokens + found.generated_tokens, 20);
+}
+
+#[test]
+fn an_end_token_ends_an_answer_and_is_not_part_of_it() {
+    let free = answer(256, 64, &PROMPT, 10);
+    let end = free.tokens[4].0;
+    let first = free.tokens.iter().position(|(token, _)| *token == end).expect("the token was just made");
+    let (handle, _thread) = start(runner(256, 64));
+    let (sink, events) = unbounded();
+    let mut asked = request(&PROMPT, 10, sink);
+    asked.end_tokens = vec![TokenId(end)];
+    handle.submit(asked).expect("the request is valid");
+    let found = collect(&events);
+    assert_eq!(found.reason, FinishReason::EndToken(TokenId(end)));
+    assert_eq!(found.tokens, free.tokens[..first]);
+}
+
+#[test]
+fn pages_that_leave_a_window_are_used_again() {
+    // 600 tokens pass through a window of 20, which holds two pages.
+    let budget = Budget { pages: vec![10, 2], sampler_slots: 1, ..Budget::default() };
+    let (handle, _thread) = start(runner_with(budget, 640, 32));
+    let (sink, events) = unbounded();
+    handle.submit(request(&PROMPT, 593, sink)).expect("the request is valid");
+    let found = collect(&events);
+    assert_eq!(found.reason, FinishReason::MaxTokens);
+    assert_eq!(found.tokens, answer(640, 64, &PROMPT, 593).tokens);
+}
+
+#[test]
+fn a_sequence_that_outgrows_the_pages_fails_and_the_next_is_served() {
+    let budget = Budget { pages: vec![1, 1], sampler_slots: 1, ..Budget::default() };
+    let (handle, _thread) = start(runner_with(budget, 640, 64));
+    let (sink, events) = unbounded();
+    handle.submit(request(&PROMPT, 100, sink)).expect("the request is valid");
+    let found = collect(&events);
+    assert_eq!(found.tokens.len(), 64 - PROMPT.len() + 1);
+    let FinishReason::Failed(why) = found.reason else {
+        panic!("expected a failure, found {:?}", found.reason)
+    };
+    assert!(why.contains("1 more pages") && why.contains("0 of 1"), "{why}");
+    let (sink, events) = unbounded();
+    handle.submit(request(&PROMPT, 3, sink)).expect("the request is valid");
+    assert_eq!(collect(&events).reason, FinishReason::MaxTokens);
+}
+
+#[test]
+fn a_seed_decides_a_sampled_answer() {
+    let sampled = |seed: u64| {
+        let (handle, _thread) = start(runner(256, 64));
+        let (sink, events) = unbounded();
+        let mut asked = request(&PROMPT, 30, sink);
+        asked.sampling = Arc::new(Sampling { temperature: 1.5, ..Sampling::greedy() });
+        asked.seed = seed;
+        handle.submit(asked).expect("the request is valid");
+        collect(&events).tokens
+    };
+    assert_eq!(sampled(1), sampled(1));
+    assert_ne!(sampled(1), sampled(2));
+}
+
+#[test]
+fn a_repetition_penalty_sees_prompt_and_answer() {
+    let (handle, _thread) = start(runner(256, 64));
+    let (sink, events) = unbounded();
+    let mut asked = request(&PROMPT, 40, sink);
+    asked.sampling = Arc::new(Sampling { repetition_penalty: 1e9, ..Sampling::greedy() });
+    handle.submit(asked).expect("the request is valid");
+    let found = collect(&events);
+    let mut seen: Vec<u32> =
+        PROMPT.iter().copied().chain(found.tokens.iter().map(|(token, _)| *token)).collect();
+    let all = seen.len() - 1;
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), all, "only the prompt repeats a token");
+}
+
+#[test]
+fn a_cancelled_request_ends_and_the_waiting_one_runs() {
+    let (handle, _thread) = start(runner(100_000, 64));
+    let (first_sink, first) = unbounded();
+    let (second_sink, second) = unbounded();
+    let id = handle.submit(request(&PROMPT, 90_000, first_sink)).expect("the request is valid");
+    handle.submit(request(&PROMPT, 2, second_sink)).expect("the request is valid");
+    let is_token = |event: &Event| matches!(event, Event::Token { .. });
+    assert!(first.iter().any(|event| is_token(&event)));
+    handle.cancel(id).expect("the engine runs");
+    assert_eq!(collect(&first).reason, FinishReason::Cancelled);
+    assert_eq!(collect(&second).reason, FinishReason::MaxTokens);
+}
+
+#[test]
+fn a_sink_that_is_gone_cancels_its_request() {
+    let (handle, _thread) = start(runner(100_000, 64));
+    let (sink, events) = unbounded();
+    drop(events);
+    handle.submit(request(&PROMPT, 90_000, sink)).expect("the request is valid");
+    let (sink, events) = unbounded();
+    handle.submit(request(&PROMPT, 2, sink)).expect("the request is valid");
+    assert_eq!(collect(&events).reason, FinishReason::MaxTokens);
+}
+
+#[test]
+fn bad_requests_are_refused_at_the_door() {
+    let (handle, _thread) = start(runner(20, 64));
+    let refused = |prompt: &[u32], max_tokens: u32| {
+        let (sink, _events) = unbounded();
+        handle.submit(request(prompt, max_tokens, sink)).expect_err("the request is bad")
+    };
+    assert_eq!(refused(&[], 1), SubmitError::EmptyPrompt);
+    assert_eq!(refused(&[1; 20], 1), SubmitError::PromptTooLong { prompt: 20, context: 20 });
+    assert_eq!(refused(&[1, 50], 1), SubmitError::UnknownToken { id: 50, vocabulary: 50 });
+    assert_eq!(refused(&[1], 0), SubmitError::NoTokens);
+}
+
+#[test]
+fn evaluation_gives_the_scores_that_an_answer_was_drawn_from() {
+    let greedy = answer(256, 64, &PROMPT, 12);
+    let made = greedy.tokens.iter().map(|(token, _)| *token);
+    let tokens: Vec<TokenId> = PROMPT.iter().copied().chain(made).map(TokenId).collect();
+    let mut argmax = Vec::new();
+    evaluate(&mut runner(256, 5), &tokens, 6, |index, logits| {
+        let best = (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b])).expect("a vocabulary");
+        argmax.push((index, best as u32));
+    })
+    .expect("the tokens fit");
+    let expected: Vec<(usize, u32)> =
+        greedy.tokens.iter().enumerate().map(|(n, (token, _))| (6 + n, *token)).collect();
+    assert_eq!(argmax[..12], expected);
+    assert_eq!(argmax.len(), 13);
+}
