@@ -1,0 +1,62 @@
+//! Why a model can't be loaded.
+
+use gannet_formats::FormatError;
+use gannet_model::ModelError;
+use gannet_ops::DeviceError;
+use gannet_text::error::TextError;
+
+/// Why a model can't be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The files can't be read.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// The files hold no model that we know.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// There is no tokenizer that we know.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// The files hold no tokenizer at all.
+    #[error("{file} holds no tokenizer: expected {expected}; give token ids with --ids instead of text")]
+    NoTokenizer {
+        /// The file or folder.
+        file: String,
+        /// What was looked for.
+        expected: &'static str,
+    },
+    /// The backend refused.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// A context beyond the model's own.
+    #[error("a context of {asked} tokens was asked for, and the model's own ends at {limit}")]
+    ContextTooLong {
+        /// Tokens asked for.
+        asked: usize,
+        /// Tokens that the model was made for.
+        limit: usize,
+    },
+    /// A context without a token.
+    #[error("a context of 0 tokens was asked for; at least 1 is needed")]
+    NoContext,
+    /// It doesn't fit into memory.
+    #[error(
+        "not enough memory: weights {weights} + state {state} (context {context}) + scratch {scratch} bytes \
+         are needed, and {available} are available; choose a shorter context or a smaller format"
+    )]
+    OutOfMemory {
+        /// Bytes of weights.
+        weights: u64,
+        /// Bytes of pages and other state.
+        state: u64,
+        /// Bytes of values of the largest step.
+        scratch: u64,
+        /// Tokens of the longest sequence.
+        context: usize,
+        /// Bytes that the system, or a limit on the process, leaves.
+        available: u64,
+    },
+    /// The operating system refused a thread.
+    #[error("can't start the engine's thread: {0}")]
+    Thread(#[from] std::io::Error),
+}

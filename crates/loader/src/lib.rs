@@ -1,0 +1,110 @@
+//! A path and a backend -> a running engine.
+//!
+//! [`load`] is the start-up story, top to bottom: open the checkpoint, read its text side, recognise the model,
+//! build the program, rewrite it for the backend, upload weights, size the memory, compile. [`open`] is its
+//! first half, which touches no device.
+//!
+//! Knows no family, no kernel and no request.
+
+mod error;
+mod memory;
+mod progress;
+mod text;
+
+pub use error::LoadError;
+pub use memory::{MemoryPlan, available_bytes};
+pub use progress::Progress;
+
+use gannet_engine::{Engine, EngineHandle, Runner};
+use gannet_formats::Checkpoint;
+use gannet_model::Model;
+use gannet_ops::{Backend, KvFormat, Program, fuse};
+use gannet_text::text::Text;
+use progress::WatchedWeights;
+use std::path::Path;
+use std::thread::{Builder, JoinHandle};
+
+/// Rows of the largest step, where nothing else is chosen.
+pub const DEFAULT_STEP_ROWS: usize = 512;
+
+/// What a person may choose about a model's start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoadOptions {
+    /// Tokens of the longest sequence; the model's own context, or what memory allows, where absent.
+    pub context: Option<usize>,
+    /// Rows of the largest step; [`DEFAULT_STEP_ROWS`] where absent.
+    pub step_rows: Option<usize>,
+    /// Encoding of keys and values; that of the weights (float32, else half precision) where absent.
+    pub kv_format: Option<KvFormat>,
+}
+
+/// A checkpoint whose model and text are understood; no weight has been read.
+pub struct Opened {
+    /// The files.
+    pub checkpoint: Checkpoint,
+    /// What they hold.
+    pub model: Model,
+    /// The tokenizer and chat template, or why there is none.
+    pub text: Result<Text, LoadError>,
+}
+
+/// A model on a device, ready to run.
+pub struct Loaded {
+    /// What it is.
+    pub model: Model,
+    /// The tokenizer and chat template, or why there is none.
+    pub text: Result<Text, LoadError>,
+    /// The program that runs, as rewritten for the backend.
+    pub program: Program,
+    /// The plan with its state.
+    pub runner: Runner,
+    /// What its memory is used for.
+    pub memory: MemoryPlan,
+    /// Tensors of the checkpoint that the program doesn't read, by name.
+    pub unused: Vec<String>,
+}
+
+/// An engine on its own thread.
+pub struct Running {
+    /// The way in; the engine stops when the last copy of it is dropped.
+    pub handle: EngineHandle,
+    /// Its thread, to wait for the end.
+    pub thread: JoinHandle<()>,
+}
+
+/// Opens a model file or folder and understands it.
+pub fn open(path: &Path) -> Result<Opened, LoadError> {
+    let checkpoint = Checkpoint::open(path)?;
+    let model = gannet_model::recognise(&checkpoint)?;
+    let text = text::read(&checkpoint);
+    Ok(Opened { checkpoint, model, text })
+}
+
+/// Loads a model onto a backend; `watch` hears how far the weights are.
+pub fn load(
+    path: &Path,
+    backend: &dyn Backend,
+    options: &LoadOptions,
+    watch: &(dyn Fn(Progress) + Sync),
+) -> Result<Loaded, LoadError> {
+    let Opened { checkpoint, model, text } = open(path)?;
+    let weights = model.weights(&checkpoint)?;
+    let memory = MemoryPlan::new(&model, &checkpoint, options)?;
+    let program = model.program(&memory.program_options())?;
+    let program = fuse(&program, backend.fusions());
+    checkpoint.prefetch();
+    let watched = WatchedWeights::new(&weights, &program, watch);
+    let uploaded = backend.upload(&watched, &program.weights)?;
+    let state = backend.allocate(&program.state, &memory.budget)?;
+    let plan = backend.compile(&program, &uploaded, &memory.limits())?;
+    let runner = memory.runner(plan, state, &program, &model);
+    let unused = weights.unused().into_iter().map(str::to_owned).collect();
+    Ok(Loaded { model, text, program, runner, memory, unused })
+}
+
+/// Starts an engine over a runner on a thread of its own.
+pub fn start(runner: Runner) -> Result<Running, LoadError> {
+    let (engine, handle) = Engine::new(runner);
+    let thread = Builder::new().name("engine".to_owned()).spawn(move || engine.run())?;
+    Ok(Running { handle, thread })
+}
