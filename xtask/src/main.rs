@@ -1,0 +1,66 @@
+//! The project's automation: `cargo xtask COMMAND`. Everything that a person or a build machine runs is a command
+//! here; there are no shell scripts.
+//!
+//! Knows the repository's layout and the tools around it; no crate of the engine depends on it.
+
+mod ci;
+mod demo;
+mod goldens;
+mod models;
+mod process;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// The project's automation.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run every check: formatting, tidy, clippy, models, tests and doctests, cargo-deny where it is installed
+    Ci,
+    /// Check the rules that no other tool checks: sizes, headers, crate graph, words, dependencies
+    Tidy,
+    /// Fetch a small model and answer with it
+    #[command(after_help = "Example: cargo xtask demo \"Why is the sky blue?\"")]
+    Demo(demo::Arguments),
+    /// Fetch the models that the tests run on into `models/`
+    Models,
+    /// Make the golden files again with the pinned Python packages
+    Goldens,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    let root = root();
+    match command {
+        Command::Ci => ci::run(&root),
+        Command::Tidy => tidy::run(&root),
+        Command::Demo(arguments) => demo::run(&root, &arguments),
+        Command::Models => models::fetch_all(&root),
+        Command::Goldens => goldens::run(&root),
+    }
+}
+
+/// The repository's root, one folder above this package.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this package lies in the repository").to_owned()
+}
