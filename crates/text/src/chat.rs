@@ -1,0 +1,190 @@
+//! A conversation to the text that the model was trained on, by the model's own Jinja template.
+//!
+//! Templates come with model files from strangers: they run with fuel, a depth limit and no access to anything but
+//! their input. They are written for Python, so `dialect` gives them Python's methods and `python_json` its JSON.
+//!
+//! What the messages say may look like special tokens. Strings that do are marked before rendering (see `special`); the
+//! marks are taken out of the result and become `Rendered`'s seams. Marked are the contents, tool calls, tools and
+//! variables, keys included; a role is marked only where it spells a whole special token, since templates build tokens
+//! like `<|user|>` from it. Limits of the method: a template that cuts text out of the middle of a message joins what is
+//! on both sides unmarked; one that compares or measures a marked string sees the marks.
+//!
+//! Knows no token ids.
+
+mod clock;
+mod dialect;
+mod input;
+mod message;
+mod python_json;
+mod source;
+
+use minijinja::{Environment, ErrorKind, Value};
+use serde_json::Map;
+
+use crate::error::TextError;
+use crate::special;
+use crate::tokenizer::{NamedTokens, Tokenizer};
+
+pub use clock::Clock;
+pub use message::{Content, Message};
+pub use source::{TemplateSources, from_config, from_file};
+
+/// Most work of one rendering. A unit is an instruction or 64 bytes of data, so this bounds memory too, to 320 MB.
+pub const MAX_FUEL: u64 = 5_000_000;
+/// Deepest nesting of blocks, calls and macros while rendering.
+pub const MAX_RECURSION: usize = 200;
+/// Longest template, in bytes; the longest public ones have about 30,000.
+pub const MAX_TEMPLATE_BYTES: usize = 1 << 20;
+/// Deepest nesting of messages, tools and variables.
+pub const MAX_INPUT_DEPTH: usize = 64;
+
+/// A model's chat template, ready to render.
+#[derive(Debug, Clone)]
+pub struct ChatTemplate {
+    source: String,
+    tokenizer: Tokenizer,
+    contents: ContentKinds,
+}
+
+/// Which kinds of message content the template prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ContentKinds {
+    /// Strings alone: parts are joined by line breaks first.
+    Strings,
+    /// Lists of parts alone: a string becomes a list of one.
+    Parts,
+    /// Both.
+    Both,
+}
+
+/// What a rendering is given beside messages and tools.
+#[derive(Debug, Clone)]
+pub struct RenderOptions {
+    /// Whether the text ends where the model's answer begins.
+    pub add_generation_prompt: bool,
+    /// Variables for the template, such as `enable_thinking`.
+    pub variables: Map<String, serde_json::Value>,
+    /// What `strftime_now` reads.
+    pub clock: Clock,
+}
+
+impl Default for RenderOptions {
+    fn default() -> Self {
+        Self { add_generation_prompt: true, variables: Map::new(), clock: Clock::System }
+    }
+}
+
+/// A rendered chat.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rendered {
+    /// The whole text.
+    pub text: String,
+    /// Byte offsets in `text` that no special token may be matched across, ascending.
+    pub(crate) seams: Vec<usize>,
+}
+
+impl ChatTemplate {
+    /// Reads a template; `tokenizer` says which tokens are special and what `bos_token` and the like stand for.
+    ///
+    /// # Errors
+    /// `TemplateSyntax`, `TooLarge`.
+    pub fn new(source: &str, tokenizer: &Tokenizer) -> Result<Self, TextError> {
+        if source.len() > MAX_TEMPLATE_BYTES {
+            let (found, limit) = (source.len(), MAX_TEMPLATE_BYTES);
+            return Err(TextError::TooLarge { what: "the chat template's length in bytes", found, limit });
+        }
+        let source = dialect::without_generation_tags(source);
+        dialect::environment(Clock::System, None).template_from_str(&source).map_err(syntax_error)?;
+        let mut template = Self { source, tokenizer: tokenizer.clone(), contents: ContentKinds::Both };
+        template.contents = template.probe_contents();
+        Ok(template)
+    }
+
+    /// The text of a conversation. No `tools` means that the template sees `tools` as none.
+    ///
+    /// # Errors
+    /// `TemplateRaised` where the template refuses the conversation, `TemplateFailed`, `TemplateFuel`, `NoFreeMark`,
+    /// and `TooLarge` for input nested deeper than `MAX_INPUT_DEPTH`.
+    pub fn render(
+        &self,
+        messages: &[Message],
+        tools: &[serde_json::Value],
+        options: &RenderOptions,
+    ) -> Result<Rendered, TextError> {
+        let messages: Vec<Message> = messages.iter().map(|message| self.adapted(message)).collect();
+        let input = input::Input { messages: &messages, tools, variables: &options.variables };
+        input.check_depth()?;
+        let mark = match input.needs_marks(self.tokenizer.special_texts()) {
+            true => Some(special::free_mark(input.texts().chain([self.source.as_str()]))?),
+            false => None,
+        };
+        let guard = input::Guard { specials: self.tokenizer.special_texts(), mark };
+        let context = input.context(&guard, self.named(), options.add_generation_prompt);
+        let text = self.run(&dialect::environment(options.clock, mark), context)?;
+        Ok(match mark {
+            Some(mark) => {
+                let (text, seams) = special::remove_marks(&text, mark);
+                Rendered { text, seams }
+            }
+            None => Rendered { text, seams: Vec::new() },
+        })
+    }
+
+    fn run(&self, environment: &Environment<'_>, context: Value) -> Result<String, TextError> {
+        let template = environment.template_from_str(&self.source).map_err(syntax_error)?;
+        template.render(context).map_err(render_error)
+    }
+
+    fn named(&self) -> &NamedTokens {
+        self.tokenizer.named_tokens()
+    }
+
+    /// Renders both kinds of content to see which one's text comes out.
+    fn probe_contents(&self) -> ContentKinds {
+        const PROBE: &str = "gannet probe";
+        let prints = |content: Content| {
+            let probe = [Message { content, ..Message::new("user", "") }];
+            let rendered = self.render(&probe, &[], &RenderOptions::default());
+            rendered.is_ok_and(|chat| {
+                chat.text.contains(PROBE) && !chat.text.contains("'type'") && !chat.text.contains("\"type\"")
+            })
+        };
+        let (strings, parts) = (prints(Content::Text(PROBE.to_owned())), prints(Content::text_part(PROBE)));
+        match (strings, parts) {
+            (true, true) => ContentKinds::Both,
+            (false, true) => ContentKinds::Parts,
+            (_, false) => ContentKinds::Strings,
+        }
+    }
+
+    /// The message with its content in a kind that the template prints.
+    fn adapted(&self, message: &Message) -> Message {
+        let content = match self.contents {
+            ContentKinds::Both => message.content.clone(),
+            ContentKinds::Strings => message.content.clone().into_text(),
+            ContentKinds::Parts => message.content.clone().into_parts(),
+        };
+        Message { content, ..message.clone() }
+    }
+}
+
+fn syntax_error(error: minijinja::Error) -> TextError {
+    TextError::TemplateSyntax { line: error.line().unwrap_or(0), reason: reason(&error) }
+}
+
+fn render_error(error: minijinja::Error) -> TextError {
+    if let Some(message) = dialect::raised_message(&error) {
+        return TextError::TemplateRaised(message);
+    }
+    if error.kind() == ErrorKind::OutOfFuel {
+        return TextError::TemplateFuel { limit: MAX_FUEL };
+    }
+    TextError::TemplateFailed { line: error.line().unwrap_or(0), reason: reason(&error) }
+}
+
+fn reason(error: &minijinja::Error) -> String {
+    match error.detail() {
+        Some(detail) => format!("{}: {detail}", error.kind()),
+        None => error.kind().to_string(),
+    }
+}

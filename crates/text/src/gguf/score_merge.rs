@@ -1,0 +1,156 @@
+//! `llama`: SentencePiece BPE. Neighbours merge in the order of the merged piece's score; characters without a piece
+//! become bytes.
+//!
+//! The file has scores where tokenizer.json has merges, so the merges are made here: each way to cut a piece into two
+//! pieces is a merge. Ordered by score, then the longer left half, then the longer right half, then id, they are the
+//! list that the models' own tokenizer.json files hold, entry by entry (Gemma 3: all 514,906). It is BPE, not Unigram:
+//! Unigram finds the best-scored segmentation, which is a different one.
+//!
+//! Knows no splitting rule: there is none, a text is one run.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+
+use super::{GgufVocabulary, TokenKind, added_tokens, text_ends, with_ids};
+use crate::error::TextError;
+use crate::tokenizer::{NamedTokens, Parts, TokenId};
+use crate::vocabulary::MAX_TOKEN_BYTES;
+
+/// SentencePiece gives user-defined pieces this score, above all learned ones.
+const USER_DEFINED_SCORE: f32 = 0.0;
+
+pub(super) fn parts(
+    mut vocabulary: GgufVocabulary,
+    kinds: &[TokenKind],
+    named: NamedTokens,
+) -> Result<Parts, TextError> {
+    if vocabulary.scores.is_empty() {
+        return Err(TextError::wrong_key("tokenizer.ggml.scores", None, "a list of scores, one a token"));
+    }
+    let unknown = vocabulary.unknown.or_else(|| position(kinds, TokenKind::Unknown));
+    let unknown = unknown.map(|id| vocabulary.tokens[id as usize].clone());
+    let space_prefix = vocabulary.add_space_prefix.unwrap_or(true);
+    let ends = text_ends(&vocabulary, true);
+    let mut scores = std::mem::take(&mut vocabulary.scores);
+    for (score, _) in scores.iter_mut().zip(kinds).filter(|(_, kind)| **kind == TokenKind::UserDefined) {
+        *score = USER_DEFINED_SCORE;
+    }
+    let mut pieces = with_ids(vocabulary.tokens);
+    restore_spaces(&mut pieces, kinds);
+    let merges = merges(&pieces, &scores, kinds)?;
+    let added = added_tokens(&pieces, kinds);
+    Ok(Parts {
+        skeleton: skeleton(unknown, space_prefix),
+        vocabulary: pieces,
+        merges,
+        added,
+        ends: Some(ends),
+        named,
+    })
+}
+
+fn position(kinds: &[TokenKind], wanted: TokenKind) -> Option<TokenId> {
+    kinds.iter().position(|kind| *kind == wanted).map(|id| id as TokenId)
+}
+
+/// Runs of spaces are user-defined pieces of `▁`; conversion to GGUF writes them as spaces.
+fn restore_spaces(pieces: &mut [(String, TokenId)], kinds: &[TokenKind]) {
+    let runs: Vec<usize> = (0..pieces.len())
+        .filter(|&id| kinds[id] == TokenKind::UserDefined)
+        .filter(|&id| !pieces[id].0.is_empty() && pieces[id].0.bytes().all(|byte| byte == b' '))
+        .collect();
+    let taken: Vec<String> =
+        pieces.iter().map(|(text, _)| text.clone()).filter(|text| is_run(text)).collect();
+    for id in runs {
+        let restored = pieces[id].0.replace(' ', "▁");
+        if !taken.contains(&restored) {
+            pieces[id].0 = restored;
+        }
+    }
+}
+
+fn is_run(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|letter| letter == '▁')
+}
+
+/// One way to cut a piece in two, with what it is ordered by.
+struct Cut {
+    score: f32,
+    left_chars: u32,
+    right_chars: u32,
+    piece: u32,
+    left_bytes: u32,
+}
+
+impl Cut {
+    fn order(&self, other: &Self) -> Ordering {
+        other
+            .score
+            .total_cmp(&self.score)
+            .then(other.left_chars.cmp(&self.left_chars))
+            .then(other.right_chars.cmp(&self.right_chars))
+            .then(self.piece.cmp(&other.piece))
+    }
+}
+
+/// All merges, the most urgent first. Control tokens and bytes are neither halves nor results: text must not spell them.
+fn merges(
+    pieces: &[(String, TokenId)],
+    scores: &[f32],
+    kinds: &[TokenKind],
+) -> Result<Vec<(String, String)>, TextError> {
+    let mergeable = |id: usize| match kinds[id] {
+        TokenKind::Normal | TokenKind::UserDefined | TokenKind::Unused => true,
+        TokenKind::Unknown | TokenKind::Control | TokenKind::Byte => false,
+    };
+    let candidates = || pieces.iter().enumerate().filter(|(id, _)| mergeable(*id));
+    let known: HashMap<&str, ()> = candidates().map(|(_, (text, _))| (text.as_str(), ())).collect();
+    let mut cuts = Vec::new();
+    for (id, (text, _)) in candidates() {
+        // Bounds the work: a piece of n bytes has n cuts, each of n bytes to look up.
+        if text.len() > MAX_TOKEN_BYTES {
+            let (found, limit) = (text.len(), MAX_TOKEN_BYTES);
+            return Err(TextError::TooLarge { what: "a token's length in bytes", found, limit });
+        }
+        let chars = text.chars().count() as u32;
+        for (left_chars, (cut, _)) in (0..).zip(text.char_indices()).skip(1) {
+            if known.contains_key(&text[..cut]) && known.contains_key(&text[cut..]) {
+                let (right_chars, piece, left_bytes) = (chars - left_chars, id as u32, cut as u32);
+                cuts.push(Cut { score: scores[id], left_chars, right_chars, piece, left_bytes });
+            }
+        }
+    }
+    cuts.sort_by(Cut::order);
+    let halves = cuts.into_iter().map(|cut| {
+        let (left, right) = pieces[cut.piece as usize].0.split_at(cut.left_bytes as usize);
+        (left.to_owned(), right.to_owned())
+    });
+    Ok(halves.collect())
+}
+
+fn skeleton(unknown: Option<String>, space_prefix: bool) -> Map<String, Value> {
+    let spaces = json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
+    let prefix = json!({"type": "Prepend", "prepend": "▁"});
+    let normalizer =
+        if space_prefix { json!({"type": "Sequence", "normalizers": [prefix, spaces]}) } else { spaces };
+    let mut decoders = vec![
+        json!({"type": "Replace", "pattern": {"String": "▁"}, "content": " "}),
+        json!({"type": "ByteFallback"}),
+        json!({"type": "Fuse"}),
+    ];
+    if space_prefix {
+        decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
+    }
+    let model = json!({"type": "BPE", "unk_token": unknown, "fuse_unk": true, "byte_fallback": true});
+    let entries = [
+        ("version", json!("1.0")),
+        ("normalizer", normalizer),
+        ("pre_tokenizer", Value::Null),
+        ("post_processor", Value::Null),
+        ("decoder", json!({"type": "Sequence", "decoders": decoders})),
+        ("model", model),
+    ];
+    entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}

@@ -1,0 +1,203 @@
+//! Checks the parts of a tokenizer and joins them into one that works.
+//!
+//! Whatever the source, these hold afterwards: text and id are one to one, and an added token has the id that its source
+//! declares. Listed merges are checked by `check_merges` where they are read; derived ones are right by their making.
+//!
+//! Knows no source format.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use tokenizers::models::bpe::{BPE, Vocab};
+
+use super::config::NamedTokens;
+use super::{Inner, TokenId, parts};
+use crate::error::{TextError, first_characters};
+use crate::special::SpecialTexts;
+use crate::vocabulary::{AddedToken, Spelling, Vocabulary};
+
+/// A tokenizer in parts.
+pub(crate) struct Parts {
+    /// tokenizer.json without what the other fields hold; `model` has the options alone.
+    pub(crate) skeleton: Map<String, Value>,
+    /// The model's own pieces.
+    pub(crate) vocabulary: Vec<(String, TokenId)>,
+    /// Pairs of pieces, the most urgent first.
+    pub(crate) merges: Vec<(String, String)>,
+    /// Tokens found in the text before the model sees it.
+    pub(crate) added: Vec<AddedToken>,
+    /// What goes around a raw prompt; `None`: the skeleton's post-processor knows.
+    pub(crate) ends: Option<TextEnds>,
+    /// Tokens with a role.
+    pub(crate) named: NamedTokens,
+}
+
+impl Parts {
+    /// The id of an added token or a piece.
+    pub(crate) fn id_of(&self, text: &str) -> Option<TokenId> {
+        let added = self.added.iter().find(|added| added.token.content == text).map(|added| added.id);
+        added.or_else(|| self.vocabulary.iter().find(|(piece, _)| piece == text).map(|(_, id)| *id))
+    }
+}
+
+/// The ids that the tokenizer puts around a raw prompt.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct TextEnds {
+    pub(crate) prefix: Vec<TokenId>,
+    pub(crate) suffix: Vec<TokenId>,
+}
+
+pub(super) fn assemble(from: Parts) -> Result<Inner, TextError> {
+    let Parts { mut skeleton, vocabulary: pieces, merges, added, ends, named } = from;
+    parts::check(&skeleton)?;
+    let spelling = spelling(&skeleton)?;
+    check_one_to_one(&pieces)?;
+    let vocabulary = Vocabulary::new(spelling, &pieces, &added)?;
+    let specials = SpecialTexts::new(
+        added.iter().filter(|added| added.token.special).map(|added| added.token.content.as_str()),
+    );
+
+    let model = take_options(&mut skeleton);
+    let mut library: tokenizers::Tokenizer = serde_json::from_value(Value::Object(skeleton))
+        .map_err(|error| TextError::Library { stage: "configuration", reason: error.to_string() })?;
+    library.with_model(build_model(&model, pieces, merges)?);
+    add_tokens(&mut library, added)?;
+    let ends = match ends {
+        Some(ends) => ends,
+        None => ends_of_post_processor(&library)?,
+    };
+    Ok(Inner { library, vocabulary: Arc::new(vocabulary), specials, ends, named })
+}
+
+/// How the decoder turns pieces into text. The four decoders of byte-level and SentencePiece tokenizers are known, each
+/// other one is refused.
+fn spelling(skeleton: &Map<String, Value>) -> Result<Spelling, TextError> {
+    let decoder = skeleton.get("decoder").unwrap_or(&Value::Null);
+    let steps = match decoder.get("type").and_then(Value::as_str) {
+        Some("Sequence") => decoder.get("decoders").and_then(Value::as_array).cloned().unwrap_or_default(),
+        _ => vec![decoder.clone()],
+    };
+    let (mut byte_fallback, mut leading_spaces) = (false, 0);
+    for step in &steps {
+        let text = |key: &str| step.get(key).and_then(Value::as_str);
+        match text("type") {
+            Some("ByteLevel") if steps.len() == 1 => return Ok(Spelling::ByteLevel),
+            Some("Replace")
+                if *step == json!({"type": "Replace", "pattern": {"String": "▁"}, "content": " "}) => {}
+            Some("ByteFallback") => byte_fallback = true,
+            Some("Fuse") => {}
+            Some("Strip") if text("content") == Some(" ") && step.get("stop") == Some(&json!(0)) => {
+                leading_spaces = step.get("start").and_then(Value::as_u64).unwrap_or(0) as usize;
+            }
+            Some("Metaspace") if text("replacement") == Some("▁") => {
+                let never = text("prepend_scheme") == Some("never")
+                    || step.get("add_prefix_space") == Some(&Value::Bool(false));
+                leading_spaces = usize::from(!never);
+            }
+            Some(_) | None => {
+                return Err(TextError::UnsupportedKind {
+                    part: "decoder",
+                    found: first_characters(&step.to_string()),
+                    supported: "ByteLevel, Metaspace, and sequences of Replace(▁), ByteFallback, Fuse, Strip(space)",
+                });
+            }
+        }
+    }
+    Ok(Spelling::Pieces { byte_fallback, leading_spaces })
+}
+
+fn check_one_to_one(pieces: &[(String, TokenId)]) -> Result<(), TextError> {
+    let mut by_text: HashMap<&str, TokenId> = HashMap::with_capacity(pieces.len());
+    for (text, id) in pieces {
+        if let Some(first) = by_text.insert(text, *id) {
+            return Err(TextError::DuplicateToken { text: text.clone(), first, second: *id });
+        }
+    }
+    let mut by_id: Vec<(TokenId, &str)> = pieces.iter().map(|(text, id)| (*id, text.as_str())).collect();
+    by_id.sort_by_key(|(id, _)| *id);
+    match by_id.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        Some(pair) => {
+            let [(id, first), (_, second)] = [pair[0], pair[1]];
+            Err(TextError::DuplicateId { id, first: first.to_owned(), second: second.to_owned() })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Whether each of `merges` joins two pieces into a third. The library trusts that, and panics where it isn't so.
+pub(crate) fn check_merges(
+    pieces: &[(String, TokenId)],
+    merges: &[(String, String)],
+) -> Result<(), TextError> {
+    let known: HashSet<&str> = pieces.iter().map(|(text, _)| text.as_str()).collect();
+    let mut joined = String::new();
+    for (index, (left, right)) in merges.iter().enumerate() {
+        joined.clear();
+        joined.push_str(left);
+        joined.push_str(right);
+        let missing = [left, right, &joined].into_iter().find(|piece| !known.contains(piece.as_str()));
+        if let Some(missing) = missing {
+            let (left, right, missing) = (left.clone(), right.clone(), missing.clone());
+            return Err(TextError::UnknownMergePiece { index, left, right, missing });
+        }
+    }
+    Ok(())
+}
+
+/// Leaves an empty model in the skeleton, for the real one to replace.
+fn take_options(skeleton: &mut Map<String, Value>) -> Map<String, Value> {
+    let empty = json!({"type": "BPE", "vocab": {}, "merges": []});
+    match skeleton.insert("model".to_owned(), empty) {
+        Some(Value::Object(options)) => options,
+        Some(_) | None => Map::new(),
+    }
+}
+
+fn build_model(
+    options: &Map<String, Value>,
+    pieces: Vec<(String, TokenId)>,
+    merges: Vec<(String, String)>,
+) -> Result<BPE, TextError> {
+    let flag = |key: &str| options.get(key).and_then(Value::as_bool).unwrap_or(false);
+    let text = |key: &str| options.get(key).and_then(Value::as_str).map(str::to_owned);
+    let mut builder = BPE::builder()
+        .vocab_and_merges(pieces.into_iter().collect::<Vocab>(), merges)
+        .fuse_unk(flag("fuse_unk"))
+        .byte_fallback(flag("byte_fallback"))
+        .ignore_merges(flag("ignore_merges"));
+    if let Some(unknown) = text("unk_token") {
+        builder = builder.unk_token(unknown);
+    }
+    if let Some(suffix) = text("end_of_word_suffix").filter(|suffix| !suffix.is_empty()) {
+        builder = builder.end_of_word_suffix(suffix);
+    }
+    builder.build().map_err(TextError::library("model"))
+}
+
+fn add_tokens(library: &mut tokenizers::Tokenizer, mut added: Vec<AddedToken>) -> Result<(), TextError> {
+    added.sort_by_key(|added| added.id);
+    let declared: Vec<(String, TokenId)> =
+        added.iter().map(|added| (added.token.content.clone(), added.id)).collect();
+    let tokens: Vec<_> = added.into_iter().map(|added| added.token).collect();
+    library.add_tokens(tokens).map_err(TextError::library("added tokens"))?;
+    for (text, declared) in declared {
+        let actual = library.token_to_id(&text).expect("each added token was just added");
+        if actual != declared {
+            return Err(TextError::AddedTokenId { text, declared, actual });
+        }
+    }
+    Ok(())
+}
+
+/// What the post-processor puts around a text, found by letting it process one.
+fn ends_of_post_processor(library: &tokenizers::Tokenizer) -> Result<TextEnds, TextError> {
+    let ids = |processed: bool| -> Result<Vec<TokenId>, TextError> {
+        let encoding = library.encode_fast("a", processed).map_err(TextError::library("post-processor"))?;
+        Ok(encoding.get_ids().to_vec())
+    };
+    let (plain, processed) = (ids(false)?, ids(true)?);
+    let start = (0..=processed.len()).find(|&start| processed[start..].starts_with(&plain)).unwrap_or(0);
+    let end = (start + plain.len()).min(processed.len());
+    Ok(TextEnds { prefix: processed[..start].to_vec(), suffix: processed[end..].to_vec() })
+}

@@ -1,0 +1,8 @@
+//! The text crate against the libraries whose behaviour it must have; `goldens/text.py` asked them.
+
+#![expect(clippy::unwrap_used, reason = "a test that can't read its fixture has failed")]
+
+mod chats;
+mod fixture;
+mod stopping;
+mod tokenizers;
