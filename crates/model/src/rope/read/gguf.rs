@@ -1,0 +1,107 @@
+//! The rope parameters of GGUF metadata, by `rope.scaling.type`.
+
+use super::{ATTENTION_FACTOR, BETA_FAST, BETA_SLOW, FACTOR, FACTORS, KIND, Reader, magnitude};
+use crate::ModelError;
+use crate::keys::{Key, gguf_key};
+use crate::rope::{LongRope, RopeConfig, RopeScaling, Yarn};
+
+const OLD_FACTOR: Key = gguf_key("rope.scale_linear");
+const YARN_ATTENTION_FACTOR: Key = gguf_key("rope.scaling.yarn_attn_factor");
+const YARN_EXTRAPOLATION: Key = gguf_key("rope.scaling.yarn_ext_factor");
+const YARN_LOG_MULTIPLIER: Key = gguf_key("rope.scaling.yarn_log_multiplier");
+
+/// Divisors of all pairs in a GGUF file.
+const DIVISORS: &str = "rope_freqs.weight";
+const SHORT_DIVISORS: &str = "rope_factors_short.weight";
+const LONG_DIVISORS: &str = "rope_factors_long.weight";
+
+impl Reader<'_> {
+    pub(super) fn gguf_rope(&self, theta: Key) -> Result<RopeConfig, ModelError> {
+        let kind = self.keys().text(KIND)?.unwrap_or("linear");
+        let factor = self.gguf_factor()?;
+        let stated = self.keys().positive(ATTENTION_FACTOR)?.unwrap_or(1.0);
+        let (attention_scale, scaling) = match kind {
+            "none" => (stated, RopeScaling::None),
+            "linear" if factor == 1.0 => (stated, RopeScaling::None),
+            "linear" => (stated, RopeScaling::Linear { factor }),
+            "yarn" => self.gguf_yarn(stated, factor)?,
+            "longrope" => (stated, self.gguf_long_rope()?),
+            other => {
+                let expected = "`none`, `linear`, `yarn` or `longrope`";
+                return Err(self.keys().wrong(KIND, format!("`{other}`"), expected));
+            }
+        };
+        let scaling = match (self.tensor(DIVISORS)?, scaling) {
+            (None, scaling) => scaling,
+            (Some(divisors), RopeScaling::None) => RopeScaling::Divisors(divisors),
+            (Some(_), _) => {
+                let expected = format!("`none`, as the tensor `{DIVISORS}` scales already");
+                return Err(self.keys().wrong(KIND, format!("`{kind}`"), expected));
+            }
+        };
+        self.rope(theta, attention_scale, scaling)
+    }
+
+    /// 0 and absence mean that nothing is scaled.
+    fn gguf_factor(&self) -> Result<f64, ModelError> {
+        let stated = match self.keys().number(FACTOR)? {
+            Some(factor) => Some(factor),
+            None => self.keys().number(OLD_FACTOR)?,
+        };
+        match stated {
+            None | Some(0.0) => Ok(1.0),
+            Some(factor) if FACTORS.contains(&factor) => Ok(factor),
+            Some(factor) => {
+                Err(self.keys().wrong(FACTOR, factor, format!("a number up to {:e}", FACTORS.end())))
+            }
+        }
+    }
+
+    fn gguf_yarn(&self, stated: f64, factor: f64) -> Result<(f64, RopeScaling), ModelError> {
+        self.keys().expect_off(YARN_LOG_MULTIPLIER)?;
+        // Below 0 stands for "as the kind of scaling has it", which is 1.
+        if let Some(found) = self.keys().number(YARN_EXTRAPOLATION)?
+            && found >= 0.0
+            && found != 1.0
+        {
+            return Err(self.keys().wrong(YARN_EXTRAPOLATION, found, "1"));
+        }
+        let yarn = Yarn {
+            factor,
+            original: self.original()? as f64,
+            beta_fast: self.beta(BETA_FAST, 32.0)?,
+            beta_slow: self.beta(BETA_SLOW, 1.0)?,
+            truncate: true,
+        };
+        let extra = self.keys().positive(YARN_ATTENTION_FACTOR)?.unwrap_or(1.0);
+        Ok((stated * extra * magnitude(factor, 1.0), RopeScaling::Yarn(yarn)))
+    }
+
+    fn gguf_long_rope(&self) -> Result<RopeScaling, ModelError> {
+        let required = |name: &'static str| {
+            let found = self.tensor(name)?;
+            found.ok_or_else(|| {
+                self.keys().wrong(KIND, "`longrope`", format!("it to come with the tensor `{name}`"))
+            })
+        };
+        let (short, long) = (required(SHORT_DIVISORS)?, required(LONG_DIVISORS)?);
+        Ok(RopeScaling::LongRope(LongRope { short, long, original: self.original()? }))
+    }
+
+    /// A tensor of one divisor a pair, if it is there.
+    fn tensor(&self, name: &str) -> Result<Option<Vec<f32>>, ModelError> {
+        let Some(tensor) = self.keys().tensor(name)? else { return Ok(None) };
+        let pairs = self.defaults.dims / 2;
+        if tensor.shape != [pairs] {
+            let what = format!("the shape of the tensor `{name}`");
+            return Err(self.keys().wrong_size(&what, format!("{:?}", tensor.shape), format!("[{pairs}]")));
+        }
+        let mut divisors = vec![0.0; pairs];
+        tensor.view().decode_row(0, &mut divisors);
+        if let Some(wrong) = divisors.iter().find(|divisor| !divisor.is_finite() || **divisor <= 0.0) {
+            let what = format!("an element of the tensor `{name}`");
+            return Err(self.keys().wrong_size(&what, wrong, "a finite number above 0"));
+        }
+        Ok(Some(divisors))
+    }
+}

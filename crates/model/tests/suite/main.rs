@@ -1,0 +1,10 @@
+//! The model crate from the outside: files in, configs, weights, programs and logits out.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
+
+mod configs;
+mod goldens;
+mod programs;
+mod refusals;
+mod toy;
+mod weights;

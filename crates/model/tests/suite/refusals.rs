@@ -1,0 +1,248 @@
+//! What can't run is refused, with the file, the key, what was found and what was expected.
+
+use crate::configs::{from_gguf, llama, with};
+use crate::toy::hugging_face;
+use gannet_formats::gguf::{Array, Value as Entry};
+use gannet_model::{ProgramOptions, recognise};
+use gannet_ops::KvFormat;
+use serde_json::{Value, json};
+
+/// Each object, put into the base config, is refused with a message that contains the text.
+fn check_refused(base: &Value, cases: &[(Value, &str)]) {
+    for (keys, expected) in cases {
+        let toy = hugging_face(&with(base.clone(), keys.clone()), &[]);
+        let error = recognise(&toy.checkpoint).unwrap_err().to_string();
+        assert!(error.contains(expected), "{keys} gives: {error}\nexpected: {expected}");
+        assert!(error.contains("config.json"), "{error} names no file");
+    }
+}
+
+#[test]
+fn a_config_that_cant_run_is_refused_by_key_and_value() {
+    let cases = [
+        (
+            json!({ "architectures": ["BertModel"] }),
+            "`architectures` is `BertModel`, which is not supported; supported are LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, Gemma3ForCausalLM, Gemma3ForConditionalGeneration",
+        ),
+        (json!({ "architectures": null, "model_type": "bert" }), "`model_type` is `bert`"),
+        (json!({ "architectures": null, "model_type": null }), "key `model_type` is missing"),
+        (
+            json!({ "architectures": "LlamaForCausalLM" }),
+            "key `architectures` is `LlamaForCausalLM`, expected a list",
+        ),
+        (json!({ "hidden_act": "gelu" }), "key `hidden_act` is `gelu`, expected `silu` or `swish`"),
+        (json!({ "hidden_size": "64" }), "key `hidden_size` is `64`, expected a whole number"),
+        (json!({ "hidden_size": 0 }), "key `hidden_size` is 0, expected a whole number from 1 to 1048576"),
+        (json!({ "hidden_size": 64.5 }), "key `hidden_size` is 64.5"),
+        (json!({ "hidden_size": 65 }), "key `head_dim` is missing"),
+        (
+            json!({ "num_hidden_layers": 1025 }),
+            "key `num_hidden_layers` is 1025, expected a whole number from 1 to 1024",
+        ),
+        (json!({ "num_hidden_layers": -1 }), "key `num_hidden_layers` is -1"),
+        (
+            json!({ "num_key_value_heads": 3 }),
+            "key `num_key_value_heads` is 3, expected a divisor of the 4 query heads",
+        ),
+        (json!({ "head_dim": 15 }), "key `head_dim` is 15, expected an even number"),
+        (
+            json!({ "head_dim": 16384, "num_attention_heads": 4096 }),
+            "the width of all heads together is 67108864",
+        ),
+        (json!({ "vocab_size": 1u64 << 40 }), "key `vocab_size` is 1099511627776"),
+        (json!({ "rms_norm_eps": 0.0 }), "key `rms_norm_eps` is 0, expected a number above 0"),
+        (json!({ "rms_norm_eps": -1e-5 }), "key `rms_norm_eps` is -0.00001"),
+        (json!({ "rms_norm_eps": 2 }), "key `rms_norm_eps` is 2, expected a number between 0 and 1"),
+        (json!({ "attention_bias": "yes" }), "key `attention_bias` is `yes`, expected true or false"),
+        (json!({ "eos_token_id": -1 }), "key `eos_token_id` is -1, expected a token id"),
+        (
+            json!({ "quantization_config": { "quant_method": "gptq" } }),
+            "key `quantization_config` is an object",
+        ),
+    ];
+    check_refused(&llama(), &cases);
+}
+
+#[test]
+fn a_rope_that_cant_be_is_refused_by_key_and_value() {
+    let yarn =
+        |keys: Value| json!({ "rope_scaling": with(json!({ "rope_type": "yarn", "factor": 4.0 }), keys) });
+    let cases = [
+        (json!({ "partial_rotary_factor": 0.5 }), "key `partial_rotary_factor` is 0.5, expected 1"),
+        (json!({ "rope_theta": 0 }), "key `rope_theta` is 0, expected a number above 0"),
+        (json!({ "rope_theta": 1.0 }), "key `rope_theta` is 1, expected a number above 1"),
+        (json!({ "rope_scaling": "yarn" }), "key `rope_scaling` is `yarn`, expected an object"),
+        (
+            json!({ "rope_scaling": { "type": "su" } }),
+            "key `rope_scaling.rope_type` is `su`, expected `default`, `linear`",
+        ),
+        (json!({ "rope_scaling": { "type": "linear" } }), "key `rope_scaling.factor` is missing"),
+        (json!({ "rope_scaling": { "factor": 2 } }), "key `rope_scaling.rope_type` is missing"),
+        (
+            json!({ "rope_parameters": { "rope_type": "llama3", "factor": 8 } }),
+            "key `rope_parameters.low_freq_factor` is missing",
+        ),
+        (
+            json!({ "rope_scaling": { "rope_type": "longrope", "short_factor": [1.0], "long_factor": [1.0] } }),
+            "key `rope_scaling.short_factor` is 1, expected 8 numbers",
+        ),
+        (yarn(json!({ "factor": 0 })), "key `rope_scaling.factor` is 0"),
+        (yarn(json!({ "beta_fast": -1 })), "key `rope_scaling.beta_fast` is -1"),
+        (
+            yarn(json!({ "original_max_position_embeddings": 0 })),
+            "key `rope_scaling.original_max_position_embeddings` is 0",
+        ),
+    ];
+    check_refused(&llama(), &cases);
+}
+
+#[test]
+fn a_text_model_that_computes_otherwise_is_refused() {
+    let base = json!({ "architectures": ["Gemma3ForCausalLM"], "num_hidden_layers": 2 });
+    let cases = [
+        (
+            json!({ "attn_logit_softcapping": 50.0 }),
+            "key `attn_logit_softcapping` is 50.0, expected to be absent",
+        ),
+        (json!({ "use_bidirectional_attention": true }), "key `use_bidirectional_attention` is true"),
+        (json!({ "hidden_activation": "gelu" }), "key `hidden_activation` is `gelu`"),
+        (json!({ "sliding_window": null }), "key `sliding_window` is null"),
+        (
+            json!({ "layer_types": ["full_attention"] }),
+            "key `layer_types` is a list of 1, expected one kind for each of 2",
+        ),
+        (
+            json!({ "layer_types": ["full_attention", "chunked"] }),
+            "key `layer_types` is a list with `chunked`",
+        ),
+        (json!({ "final_logit_softcapping": -3 }), "key `final_logit_softcapping` is -3"),
+    ];
+    check_refused(&base, &cases);
+}
+
+#[test]
+fn gguf_metadata_that_cant_run_is_refused_by_key_and_value() {
+    let text = |text: &str| Some(Entry::String(text.to_owned()));
+    let cases = [
+        (
+            "general.architecture",
+            text("bert"),
+            "`general.architecture` is `bert`, which is not supported; supported are llama, qwen2, qwen3, gemma3",
+        ),
+        ("general.architecture", None, "general.architecture"),
+        ("llama.block_count", None, "key `llama.block_count` is missing"),
+        ("llama.block_count", Some(Entry::U32(5000)), "key `llama.block_count` is the u32 5000"),
+        ("llama.embedding_length", text("8"), "key `llama.embedding_length` is `8`"),
+        (
+            "llama.attention.layer_norm_rms_epsilon",
+            None,
+            "key `llama.attention.layer_norm_rms_epsilon` is missing",
+        ),
+        ("llama.attention.layer_norm_rms_epsilon", Some(Entry::F32(f32::NAN)), "expected a finite number"),
+        (
+            "llama.attention.head_count_kv",
+            Some(Entry::Array(Array::U32(vec![1, 1]))),
+            "key `llama.attention.head_count_kv` is a list of 2, expected one number for each of 1 layers",
+        ),
+        (
+            "llama.expert_count",
+            Some(Entry::U32(8)),
+            "key `llama.expert_count` is the u32 8, expected to be absent",
+        ),
+        (
+            "llama.rope.dimension_count",
+            Some(Entry::U32(2)),
+            "key `llama.rope.dimension_count` is 2, expected 4, the whole head",
+        ),
+        ("llama.rope.scaling.type", text("ntk"), "key `llama.rope.scaling.type` is `ntk`"),
+        (
+            "llama.rope.scaling.type",
+            text("longrope"),
+            "expected it to come with the tensor `rope_factors_short.weight`",
+        ),
+        ("llama.rope.scaling.factor", Some(Entry::F32(-1.0)), "key `llama.rope.scaling.factor` is -1"),
+        ("llama.rope.freq_base", Some(Entry::F32(f32::INFINITY)), "expected a finite number"),
+    ];
+    for (key, value, expected) in cases {
+        let error = from_gguf("llama", &[(key, value)]).unwrap_err();
+        assert!(error.contains(expected), "{key}: {error}\nexpected: {expected}");
+    }
+}
+
+const FAMILIES: [&str; 5] =
+    ["LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Gemma3ForCausalLM"];
+
+const KEYS: [&str; 27] = [
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "max_position_embeddings",
+    "rms_norm_eps",
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "sliding_window",
+    "layer_types",
+    "use_sliding_window",
+    "max_window_layers",
+    "hidden_act",
+    "tie_word_embeddings",
+    "attention_bias",
+    "bos_token_id",
+    "eos_token_id",
+    "text_config",
+    "architectures",
+    "query_pre_attn_scalar",
+    "final_logit_softcapping",
+    "sliding_window_pattern",
+    "rope_local_base_freq",
+];
+
+#[test]
+fn hostile_values_give_a_config_or_an_error() {
+    let hostile = [
+        json!(null),
+        json!(true),
+        json!(-1),
+        json!(0),
+        json!(1),
+        json!(3),
+        json!(u64::MAX),
+        json!(1e-308),
+        json!(1e308),
+        json!("x"),
+        json!([]),
+        json!([[1]]),
+        json!({}),
+        json!({ "rope_type": "yarn", "factor": 1e-308 }),
+        json!({ "rope_type": "dynamic", "factor": 1e5 }),
+        json!({ "full_attention": 1 }),
+        json!({ "rope_type": "yarn", "factor": 2, "truncate": false, "beta_fast": 1, "beta_slow": 1 }),
+    ];
+    for family in FAMILIES {
+        let mut refused = 0;
+        for (key, value) in KEYS.iter().flat_map(|key| hostile.iter().map(move |value| (*key, value))) {
+            let mut config = with(llama(), json!({ "architectures": [family], "use_sliding_window": true }));
+            config[key] = value.clone();
+            let toy = hugging_face(&config, &[]);
+            match recognise(&toy.checkpoint) {
+                Ok(model) => {
+                    let options = ProgramOptions { context: 128, kv_format: KvFormat::F32 };
+                    model
+                        .program(&options)
+                        .unwrap_or_else(|error| panic!("{family}, {key} {value}: {error}"));
+                    assert!(model.weights(&toy.checkpoint).is_err(), "the file has none of the weights");
+                }
+                Err(error) => {
+                    assert!(error.to_string().contains("config.json"), "{error}");
+                    refused += 1;
+                }
+            }
+        }
+        assert!(refused > 100, "{family} refuses {refused} only");
+    }
+}

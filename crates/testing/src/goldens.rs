@@ -1,0 +1,154 @@
+//! The committed tiny checkpoints and what the reference implementation computes from them.
+//!
+//! `goldens/index.json` lists pairs of a checkpoint and a golden; the same functions hold every backend against
+//! all of them. Each check names every golden that fails, not the first alone.
+
+use crate::sequence::Sequence;
+use gannet_formats::Checkpoint;
+use gannet_model::{ProgramOptions, recognise};
+use gannet_ops::{Backend, KvFormat, TokenId};
+use safetensors::SafeTensors;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// How far a logit may be from the reference's, as a part of the position's largest.
+pub const LOGIT_TOLERANCE: f32 = 1e-4;
+
+/// One checkpoint with one prompt and its results.
+pub struct Golden {
+    /// The checkpoint and the golden, for messages.
+    pub name: String,
+    /// The checkpoint: a folder or a GGUF file.
+    pub model: PathBuf,
+    /// The prompt.
+    pub ids: Vec<TokenId>,
+    /// `[prompt][vocabulary]`.
+    pub logits: Vec<Vec<f32>>,
+    /// What follows the prompt; absent where the model's ropes follow the running length.
+    pub greedy: Option<Vec<TokenId>>,
+}
+
+/// All goldens that are committed.
+pub fn all() -> Vec<Golden> {
+    let folder = folder();
+    let index = std::fs::read(folder.join("index.json")).expect("goldens/index.json is committed");
+    let index: Vec<Value> = serde_json::from_slice(&index).expect("goldens/index.json is a list");
+    assert!(!index.is_empty(), "goldens/index.json lists no golden");
+    index.iter().map(|entry| read(&folder, entry)).collect()
+}
+
+/// Where the goldens are.
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../goldens")
+}
+
+/// The logits of every position, from one step over the whole prompt, are the reference's within tolerance.
+pub fn check_logits(backend: &dyn Backend) {
+    check_each(|golden| {
+        let found = open(backend, golden, golden.ids.len()).logits(&golden.ids);
+        for (position, (found, expected)) in found.iter().zip(&golden.logits).enumerate() {
+            let error = relative_error(found, expected);
+            if error.is_nan() || error > LOGIT_TOLERANCE {
+                return Err(format!("position {position} is off by {error:.2e} of its largest logit"));
+            }
+        }
+        Ok(())
+    });
+}
+
+/// The greedy continuation is the reference's, token for token.
+pub fn check_greedy(backend: &dyn Backend) {
+    check_each(|golden| {
+        let Some(expected) = &golden.greedy else { return Ok(()) };
+        let mut sequence = open(backend, golden, golden.ids.len() + expected.len());
+        let mut fed = golden.ids.clone();
+        for (place, &expected) in expected.iter().enumerate() {
+            let found = sequence.next_greedily(&fed);
+            if found != expected {
+                return Err(format!("token {place} is {}, expected {}", found.0, expected.0));
+            }
+            fed = vec![found];
+        }
+        Ok(())
+    });
+}
+
+/// The logits of every position are the same bits for a prompt in one step, in chunks, and token by token.
+pub fn check_chunked_equals_whole(backend: &dyn Backend) {
+    check_each(|golden| {
+        let whole = open(backend, golden, golden.ids.len()).logits(&golden.ids);
+        for chunk in [1, 7] {
+            let mut sequence = open(backend, golden, golden.ids.len());
+            let chunks = golden.ids.chunks(chunk);
+            let chunked: Vec<Vec<f32>> = chunks.flat_map(|ids| sequence.logits(ids)).collect();
+            if let Some(position) =
+                (0..whole.len()).find(|&position| bits(&whole[position]) != bits(&chunked[position]))
+            {
+                return Err(format!(
+                    "in chunks of {chunk}, position {position} has other bits than in one step"
+                ));
+            }
+        }
+        Ok(())
+    });
+}
+
+fn check_each(check: impl Fn(&Golden) -> Result<(), String>) {
+    let failures: Vec<String> = all()
+        .iter()
+        .filter_map(|golden| check(golden).err().map(|error| format!("{}: {error}", golden.name)))
+        .collect();
+    assert!(failures.is_empty(), "{} goldens fail:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// A new sequence over the golden's model, with ropes for its prompt and state without loss.
+fn open(backend: &dyn Backend, golden: &Golden, context: usize) -> Sequence {
+    let named = |error: &dyn std::fmt::Display| -> ! { panic!("{}: {error}", golden.name) };
+    let checkpoint = Checkpoint::open(&golden.model).unwrap_or_else(|error| named(&error));
+    let model = recognise(&checkpoint).unwrap_or_else(|error| named(&error));
+    let options = ProgramOptions { context: golden.ids.len(), kv_format: KvFormat::F32 };
+    let program = model.program(&options).unwrap_or_else(|error| named(&error));
+    let weights = model.weights(&checkpoint).unwrap_or_else(|error| named(&error));
+    Sequence::new(backend, &program, &weights, context)
+}
+
+/// The largest difference as a part of the largest expected magnitude; NaN where anything is NaN.
+fn relative_error(found: &[f32], expected: &[f32]) -> f32 {
+    assert_eq!(found.len(), expected.len(), "as many logits as the vocabulary has entries");
+    let difference = largest(found.iter().zip(expected).map(|(found, expected)| found - expected));
+    difference / largest(expected.iter().copied())
+}
+
+/// The largest magnitude; NaN where there is one.
+fn largest(values: impl Iterator<Item = f32>) -> f32 {
+    values.map(f32::abs).fold(0.0, |most, value| if most.is_nan() || value <= most { most } else { value })
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+fn read(folder: &Path, entry: &Value) -> Golden {
+    let text = |key: &str| entry[key].as_str().expect("an entry of the index has strings").to_owned();
+    let (model, golden) = (text("model"), text("golden"));
+    let bytes = std::fs::read(folder.join(&golden)).unwrap_or_else(|error| panic!("{golden}: {error}"));
+    let tensors = SafeTensors::deserialize(&bytes).unwrap_or_else(|error| panic!("{golden}: {error}"));
+    let ids = |name: &str| -> Option<Vec<TokenId>> {
+        let words = words(tensors.tensor(name).ok()?.data());
+        Some(words.map(|word| TokenId(u32::from_le_bytes(word))).collect())
+    };
+    let logits = tensors.tensor("logits").expect("a golden has logits");
+    let vocabulary = logits.shape()[1];
+    let values: Vec<f32> = words(logits.data()).map(f32::from_le_bytes).collect();
+    Golden {
+        name: format!("{model} ({golden})"),
+        model: folder.join(model),
+        ids: ids("ids").expect("a golden has ids"),
+        logits: values.chunks(vocabulary).map(<[f32]>::to_vec).collect(),
+        greedy: ids("greedy"),
+    }
+}
+
+fn words(bytes: &[u8]) -> impl Iterator<Item = [u8; 4]> + '_ {
+    bytes.chunks_exact(4).map(|word| *word.first_chunk().expect("chunks are of 4 bytes"))
+}
