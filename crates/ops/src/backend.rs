@@ -6,8 +6,8 @@
 
 use crate::sampling::SampleRow;
 use crate::{
-    Batch, BatchError, Fusion, GroupId, Node, PageId, Program, SamplerSlot, SnapshotId, StateLayout, StepId, TokenId,
-    WeightError, WeightSource, WeightUse, Weights,
+    Batch, BatchError, Fusion, GroupId, Node, PageId, Program, SamplerSlot, SnapshotId, StateLayout, StepId,
+    TokenId, WeightError, WeightSource, WeightUse, Weights,
 };
 use std::any::Any;
 use std::sync::Arc;

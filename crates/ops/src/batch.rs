@@ -204,7 +204,9 @@ pub enum BatchError {
         found: u32,
     },
     /// The ranges of the sequences don't cover the rows one after the other.
-    #[error("sequence {sequence} owns rows {range:?}, expected them to start at {expected} and end by {rows}")]
+    #[error(
+        "sequence {sequence} owns rows {range:?}, expected them to start at {expected} and end by {rows}"
+    )]
     Gap {
         /// The sequence.
         sequence: usize,
@@ -295,7 +297,12 @@ impl Batch {
         }
         if next as usize != self.rows.len() {
             let range = next..next;
-            return Err(BatchError::Gap { sequence: self.sequences.len(), range, expected: next, rows: self.rows.len() });
+            return Err(BatchError::Gap {
+                sequence: self.sequences.len(),
+                range,
+                expected: next,
+                rows: self.rows.len(),
+            });
         }
         self.check_outputs()?;
         self.check_handed()
@@ -319,7 +326,12 @@ impl Batch {
         Ok(())
     }
 
-    fn check_state(&self, sequence: usize, part: &SequenceRows, layout: &StateLayout) -> Result<(), BatchError> {
+    fn check_state(
+        &self,
+        sequence: usize,
+        part: &SequenceRows,
+        layout: &StateLayout,
+    ) -> Result<(), BatchError> {
         if part.tables.len() != layout.groups.len() {
             let (found, expected) = (part.tables.len(), layout.groups.len());
             return Err(BatchError::WrongTables { sequence, found, expected });

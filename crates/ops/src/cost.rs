@@ -68,7 +68,11 @@ impl Cost {
     /// What bounds it on the machine.
     pub fn bound(&self, machine: &Machine) -> Bound {
         let computing = self.flops as f64 / machine.flops_per_second;
-        if computing > self.bytes() as f64 / machine.bytes_per_second { Bound::Arithmetic } else { Bound::Memory }
+        if computing > self.bytes() as f64 / machine.bytes_per_second {
+            Bound::Arithmetic
+        } else {
+            Bound::Memory
+        }
     }
 }
 
@@ -80,7 +84,8 @@ pub fn costs(program: &Program, batch: BatchShape, format: &dyn Fn(WeightId) -> 
 
 /// The type of what a node makes, as programs are printed: `[tokens, 576]`; empty where it makes nothing.
 pub fn shape(program: &Program, node: &Node) -> String {
-    let types: Vec<String> = node.outputs.iter().map(|id| crate::print::type_text(program.value(*id))).collect();
+    let types: Vec<String> =
+        node.outputs.iter().map(|id| crate::print::type_text(program.value(*id))).collect();
     types.join(", ")
 }
 

@@ -5,8 +5,8 @@
 //! between two layers is what a reader looks for.
 
 use crate::{
-    Attention, Element, HeadMap, InputKind, KvFormat, Mask, Node, Op, OutputKind, PageLifetime, PoolKind, Program,
-    Rollback, Rope, Rows, StateEntry, Value, ValueId, WeightRole,
+    Attention, Element, HeadMap, InputKind, KvFormat, Mask, Node, Op, OutputKind, PageLifetime, PoolKind,
+    Program, Rollback, Rope, Rows, StateEntry, Value, ValueId, WeightRole,
 };
 
 /// The program as text.
@@ -170,7 +170,11 @@ fn parameters(op: &Op) -> Vec<String> {
                 HeadMap::Grouped => "grouped",
                 HeadMap::Tiled => "tiled",
             };
-            vec![format!("s{}", rule.state.0), format!("key_heads={}", rule.key_heads), format!("heads={map}")]
+            vec![
+                format!("s{}", rule.state.0),
+                format!("key_heads={}", rule.key_heads),
+                format!("heads={map}"),
+            ]
         }
         Op::SoftCap { cap } => vec![format!("cap={cap}")],
         Op::Scale { factor } => vec![format!("factor={factor}")],

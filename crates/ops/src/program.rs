@@ -203,7 +203,11 @@ impl Program {
             let mut ended: Vec<ValueId> = node.inputs.iter().chain(&node.outputs).copied().collect();
             ended.sort_unstable();
             ended.dedup();
-            live -= ended.iter().filter(|value| last[value.0 as usize] == place).map(|value| bytes(*value)).sum::<u64>();
+            live -= ended
+                .iter()
+                .filter(|value| last[value.0 as usize] == place)
+                .map(|value| bytes(*value))
+                .sum::<u64>();
         }
         peak
     }

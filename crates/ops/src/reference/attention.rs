@@ -1,13 +1,18 @@
 //! Attention over the keys that a row's mask lets it see.
 
+use super::gates::soft_cap;
 use super::state::{Pages, Slot};
 use super::values::{Numbers, dot, softmax};
-use super::gates::soft_cap;
 use crate::{Attention, Batch, DeviceError, Mask, SequenceRows};
 use std::ops::RangeInclusive;
 
 /// Keeps each row's key and value at its index.
-pub(super) fn write_kv(k: &Numbers, v: &Numbers, pages: &mut Pages, batch: &Batch) -> Result<(), DeviceError> {
+pub(super) fn write_kv(
+    k: &Numbers,
+    v: &Numbers,
+    pages: &mut Pages,
+    batch: &Batch,
+) -> Result<(), DeviceError> {
     for (place, row) in batch.rows.iter().enumerate() {
         let slot = pages.find(batch, &batch.sequences[row.sequence as usize], row.index)?;
         pages.write(slot, k.row(place), v.row(place));
@@ -78,7 +83,9 @@ impl Context<'_> {
 
     fn value(&self, key: &Key, kv_head: usize) -> &[f32] {
         match (key, self.unwritten) {
-            (Key::Row(row), Some((_, values))) => head_of(values.row(*row), kv_head, self.pages.layout().value_dim),
+            (Key::Row(row), Some((_, values))) => {
+                head_of(values.row(*row), kv_head, self.pages.layout().value_dim)
+            }
             (Key::Page(slot), _) => self.pages.value(*slot, kv_head),
             (Key::Row(_), None) => unreachable!("only unwritten rows are found as rows"),
         }

@@ -36,7 +36,12 @@ pub(super) fn expert_linear(x: &Numbers, ids: &[Option<u32>], weight: &Weight) -
 }
 
 /// The weighted sum by ascending expert id, the shared expert last.
-pub(super) fn combine_experts(y: &Numbers, weights: &Numbers, shared: Option<&Numbers>, tokens: usize) -> Numbers {
+pub(super) fn combine_experts(
+    y: &Numbers,
+    weights: &Numbers,
+    shared: Option<&Numbers>,
+    tokens: usize,
+) -> Numbers {
     let top_k = y.count() / tokens;
     let mut sums = Vec::with_capacity(tokens * y.width);
     for token in 0..tokens {

@@ -42,7 +42,10 @@ pub(super) fn sigmoid_gate(x: &Numbers, gate: &Numbers) -> Numbers {
 /// `decay * softplus(a + bias)`.
 pub(super) fn decay_gate(a: &Numbers, decay: &[f32], bias: &[f32]) -> Numbers {
     let heads = decay.iter().zip(bias).cycle();
-    Numbers::new(a.width, a.data.iter().zip(heads).map(|(a, (decay, bias))| decay * softplus(a + bias)).collect())
+    Numbers::new(
+        a.width,
+        a.data.iter().zip(heads).map(|(a, (decay, bias))| decay * softplus(a + bias)).collect(),
+    )
 }
 
 /// `cap * tanh(x / cap)`.

@@ -1,6 +1,7 @@
 //! The meaning of each op: a naive float32 interpreter of programs.
 //!
-//! Every op is a plain function over rows in the file of its family; the rest is what a step needs around them.
+//! Every op is a plain function over rows in the file of its family; what happens to a batch before the first op,
+//! and from `sample` on, is the same for all backends and lives in [`crate::step`].
 //! Reductions run from left to right over one row, one head or one sequence, so that a row's bits depend on its
 //! own sequence alone. Elementary functions are the platform's, which other backends meet within tolerances.
 //!
@@ -16,11 +17,9 @@ mod linear; // linear
 mod norms; // rms_norm, head_norm, gated_norm, l2_norm
 mod recurrent; // causal_conv, gated_delta_rule
 mod rope; // rope
-mod rows; // embed, select_outputs, pool, gather_rows, map_ids, slice, concat
-mod sample; // sample, accept
+mod rows; // embed, select_outputs, pool, gather_rows, slice, concat
 
 mod plan;
-mod resolve;
 mod state;
 mod values;
 mod weights;
@@ -30,8 +29,8 @@ pub use state::ReferenceState;
 pub use weights::ReferenceWeights;
 
 use crate::{
-    Backend, BatchLimits, Budget, DeviceError, Fusion, Plan, Program, State, StateLayout, WeightSource, WeightUse,
-    Weights,
+    Backend, BatchLimits, Budget, DeviceError, Fusion, Plan, Program, State, StateLayout, WeightSource,
+    WeightUse, Weights,
 };
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

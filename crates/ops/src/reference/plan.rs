@@ -1,16 +1,14 @@
-//! Steps of one program: submit runs the model, sample draws, wait hands over.
+//! Steps of one program: submit runs the model, and `step` does what every backend does around it.
 
-use super::resolve::{Resolved, resolve};
-use super::run::{Run, ids, numbers};
-use super::sample::{accept, sample};
-use super::state::{ReferenceState, Sampled, StepMemory};
+use super::run::Run;
+use super::state::{KeptRows, ReferenceState};
+use super::unsupported;
 use super::values::Made;
 use super::weights::{Weight, ours};
-use super::{rows, unknown, unsupported};
-use crate::sampling::{Draw, logprobs};
+use crate::step::{PendingStep, StepMemory, StepValues, answer, resolve};
 use crate::{
-    Batch, DeviceError, Interrupter, Node, NodeObserver, Op, OutputKind, OutputResult, Plan, Program, SampleRows, State,
-    StepId, StepOutput, TokenId, ValueId, Weights, verify,
+    Batch, DeviceError, Interrupter, Node, NodeObserver, Plan, Program, SampleRows, State, StepId,
+    StepOutput, ValueId, Weights, verify,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,21 +22,20 @@ pub struct ReferencePlan {
     steps: Arc<AtomicU64>,
     /// For each value, the last node that reads it; `None` where it is to be kept.
     last_reader: Vec<Option<usize>>,
-    pending: HashMap<StepId, Pending>,
+    pending: HashMap<StepId, PendingStep<Values>>,
     interrupter: Interrupter,
 }
 
-/// A step that was submitted and not waited for.
+/// The values of a step, by their ids.
 #[derive(Debug)]
-struct Pending {
-    resolved: Resolved,
-    values: Vec<Option<Made>>,
-    output: StepOutput,
-    sampled: bool,
-}
+struct Values(Vec<Option<Made>>);
 
 impl ReferencePlan {
-    pub(super) fn new(program: &Program, weights: &dyn Weights, steps: &Arc<AtomicU64>) -> Result<Self, DeviceError> {
+    pub(super) fn new(
+        program: &Program,
+        weights: &dyn Weights,
+        steps: &Arc<AtomicU64>,
+    ) -> Result<Self, DeviceError> {
         verify(program).map_err(|error| unsupported(&program.name, error.to_string()))?;
         Ok(Self {
             weights: ours(weights)?.of(program)?,
@@ -59,11 +56,9 @@ impl ReferencePlan {
         batch.check(&self.program.state)?;
         let state = ReferenceState::ours(state, &self.program)?;
         let resolved = resolve(batch, &state.steps)?;
-        let step = StepId(self.steps.fetch_add(1, Ordering::Relaxed));
-        let values = vec![None; self.program.values.len()];
-        let memory = StepMemory::new(step, batch);
         let (program, weights, batch) = (&self.program, &self.weights[..], &resolved.batch);
-        let mut run = Run { program, weights, batch, state, values, memory };
+        let values = vec![None; program.values.len()];
+        let mut run = Run { program, weights, batch, state, values, kept: KeptRows::default() };
         run.inputs()?;
         for (place, node) in program.nodes[..program.sampling_start()].iter().enumerate() {
             self.check_interrupt()?;
@@ -71,10 +66,12 @@ impl ReferencePlan {
             show(place, node, &run.values, observe);
             self.drop_read(place, &mut run.values);
         }
-        let Run { values, memory, state, .. } = run;
+        let Run { values, kept, state, .. } = run;
+        let values = Values(values);
         let output = answer(program, batch, &values)?;
-        state.steps.remember(memory);
-        self.pending.insert(step, Pending { resolved, values, output, sampled: false });
+        let step = StepId(self.steps.fetch_add(1, Ordering::Relaxed));
+        state.steps.remember(StepMemory::new(step, batch, kept));
+        self.pending.insert(step, PendingStep::new(resolved, values, output));
         Ok(step)
     }
 
@@ -110,26 +107,15 @@ impl Plan for ReferencePlan {
         self.check_interrupt()?;
         let state = ReferenceState::ours(state, &self.program)?;
         let pending = self.pending.get_mut(&step).ok_or_else(|| not_pending(step))?;
-        let mut sampled = Sampled { tokens: Vec::new(), rejected: vec![0; pending.resolved.batch.sequences.len()] };
-        for node in &self.program.nodes[self.program.sampling_start()..] {
-            let made = pending.sampling_node(node, rows, state)?;
-            if let (Op::Accept, Made::Ids(standing)) = (&node.op, &made) {
-                sampled.rejected = pending.rejected(standing);
-            }
-            pending.values[node.outputs[0].0 as usize] = Some(made);
-        }
-        pending.finish(&self.program, &mut sampled);
+        let sampled = pending.sample(&self.program, rows, &mut state.histories)?;
         state.steps.get_mut(step)?.sampled = Some(sampled);
         Ok(())
     }
 
     fn wait(&mut self, step: StepId) -> Result<StepOutput, DeviceError> {
-        let pending = self.pending.get(&step).ok_or_else(|| not_pending(step))?;
-        if pending.resolved.batch.outputs.iter().any(|output| output.want.token) && !pending.sampled {
-            return Err(unknown("step", step.0, "an output wants a token and it was not sampled yet"));
-        }
-        let pending = self.pending.remove(&step);
-        Ok(pending.expect("it was found above").output)
+        self.pending.get(&step).ok_or_else(|| not_pending(step))?.check_finished(step)?;
+        let finished = self.pending.remove(&step).expect("it was found above");
+        Ok(finished.finish().0)
     }
 
     fn interrupter(&self) -> Interrupter {
@@ -137,96 +123,30 @@ impl Plan for ReferencePlan {
     }
 }
 
-impl Pending {
-    /// Runs one of the nodes that come last.
-    fn sampling_node(
-        &mut self,
-        node: &Node,
-        rows: &SampleRows,
-        state: &mut ReferenceState,
-    ) -> Result<Made, DeviceError> {
-        let batch = &self.resolved.batch;
-        let input = node.inputs[0];
-        if let Op::MapIds { table } = &node.op {
-            return Ok(Made::Ids(rows::map_ids(ids(&self.values, input), table)?));
-        }
-        if node.op == Op::Accept {
-            let standing = accept(ids(&self.values, input), batch);
-            return Ok(Made::Ids(standing.into_iter().map(Some).collect()));
-        }
-        let logits = numbers(&self.values, input);
-        let rows = self.resolved.moved(&rows.rows)?;
-        let draws = sample(logits, batch, &rows, &mut state.histories)?;
-        let token = |draw: &Option<Draw>| draw.and_then(|draw| draw.token);
-        for (number, result) in self.output.outputs.iter_mut().enumerate() {
-            let draw = draws[number];
-            result.not_finite |= draw.is_some_and(|draw| draw.not_finite);
-            let top = batch.outputs[number].want.logprobs;
-            result.logprobs = top.map(|top| logprobs(logits.row(number), token(&draw), top));
-        }
-        Ok(Made::Ids(draws.iter().map(|draw| token(draw).map(|token| token.0)).collect()))
+impl StepValues for Values {
+    fn row(&self, value: ValueId, row: usize) -> &[f32] {
+        self.made(value).numbers().row(row)
     }
 
-    /// Drafts of each sequence that don't stand.
-    fn rejected(&self, standing: &[Option<u32>]) -> Vec<u32> {
-        let sequences = self.resolved.batch.sequences.iter().zip(standing);
-        sequences.map(|(sequence, standing)| sequence.rows.len() as u32 - standing.unwrap_or(0)).collect()
+    fn ids(&self, value: ValueId) -> &[Option<u32>] {
+        self.made(value).ids()
     }
 
-    /// Puts what sampling found where it is asked for.
-    fn finish(&mut self, program: &Program, sampled: &mut Sampled) {
-        if let Some(tokens) = program.output(OutputKind::Tokens) {
-            sampled.tokens = ids(&self.values, tokens).iter().map(|id| id.map(TokenId)).collect();
-        }
-        if let Some(accepted) = program.output(OutputKind::Accepted) {
-            self.output.accepted = ids(&self.values, accepted).iter().flatten().copied().collect();
-        }
-        for (result, token) in self.output.outputs.iter_mut().zip(&sampled.tokens) {
-            result.token = *token;
-        }
-        self.sampled = true;
+    fn keep_ids(&mut self, value: ValueId, ids: Vec<Option<u32>>) {
+        self.0[value.0 as usize] = Some(Made::Ids(ids));
     }
 }
 
-/// What is asked for and known before sampling.
-fn answer(program: &Program, batch: &Batch, values: &[Option<Made>]) -> Result<StepOutput, DeviceError> {
-    let logits = program.output(OutputKind::Logits).or_else(|| sampled_logits(program));
-    let mut outputs = Vec::new();
-    for (number, asked) in batch.outputs.iter().enumerate() {
-        let of = |wanted: bool, value: Option<ValueId>, name: &str, row: usize| match (wanted, value) {
-            (false, _) => Ok(None),
-            (true, Some(value)) => Ok(Some(numbers(values, value).row(row).to_vec())),
-            (true, None) => Err(unsupported(name, format!("program `{}` doesn't return it", program.name))),
-        };
-        let (want, sequence) = (asked.want, batch.rows[asked.row as usize].sequence as usize);
-        if want.token && program.output(OutputKind::Tokens).is_none() {
-            return Err(unsupported("sample", format!("program `{}` doesn't sample", program.name)));
-        }
-        let scores = of(want.logits || want.logprobs.is_some(), logits, "logits", number)?;
-        let hidden = of(want.hidden, program.output(OutputKind::Hidden), "hidden", number)?;
-        let pooled = of(want.pooled, program.output(OutputKind::Pooled), "pooled", sequence)?;
-        let not_finite = [&scores, &hidden, &pooled].into_iter().flatten().flatten().any(|x| !x.is_finite());
-        outputs.push(OutputResult {
-            token: None,
-            logprobs: want.logprobs.zip(scores.as_ref()).map(|(top, scores)| logprobs(scores, None, top)),
-            not_finite,
-            logits: scores.filter(|_| want.logits),
-            hidden,
-            pooled,
-        });
+impl Values {
+    fn made(&self, value: ValueId) -> &Made {
+        self.0[value.0 as usize].as_ref().expect("what sampling reads, and what is returned, is kept")
     }
-    Ok(StepOutput { outputs, accepted: Vec::new() })
-}
-
-/// The scores that are sampled from.
-fn sampled_logits(program: &Program) -> Option<ValueId> {
-    program.nodes.iter().find(|node| node.op == Op::Sample).map(|node| node.inputs[0])
 }
 
 fn last_readers(program: &Program) -> Vec<Option<usize>> {
     let mut last = vec![None; program.values.len()];
     for (place, node) in program.nodes.iter().enumerate() {
-        // What sampling reads, and what a fused body makes for itself, lives until the step is waited for.
+        // What sampling reads lives until the step is waited for.
         for id in &node.inputs {
             last[id.0 as usize] = (place < program.sampling_start()).then_some(place);
         }
@@ -238,11 +158,11 @@ fn last_readers(program: &Program) -> Vec<Option<usize>> {
 }
 
 fn show(place: usize, node: &Node, values: &[Option<Made>], observe: &mut NodeObserver<'_>) {
-    let shown: Vec<Vec<f32>> =
-        node.outputs.iter().filter_map(|id| values[id.0 as usize].as_ref().map(Made::shown)).collect();
+    let made = node.outputs.iter().filter_map(|id| values[id.0 as usize].as_ref());
+    let shown: Vec<Vec<f32>> = made.map(Made::shown).collect();
     observe(place, node, &shown.iter().map(Vec::as_slice).collect::<Vec<_>>());
 }
 
 fn not_pending(step: StepId) -> DeviceError {
-    unknown("step", step.0, "it was not submitted to this plan, or was waited for")
+    super::unknown("step", step.0, "it was not submitted to this plan, or was waited for")
 }

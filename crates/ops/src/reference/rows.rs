@@ -14,7 +14,11 @@ pub(super) fn ids(batch: &Batch) -> Vec<Option<u32>> {
 }
 
 /// Row `id` of the weight, or the embedding that the row brings in place of an id.
-pub(super) fn embed(ids: &[Option<u32>], weight: &Weight, embeddings: Option<&Numbers>) -> Result<Numbers, DeviceError> {
+pub(super) fn embed(
+    ids: &[Option<u32>],
+    weight: &Weight,
+    embeddings: Option<&Numbers>,
+) -> Result<Numbers, DeviceError> {
     let (vocabulary, width) = (weight.shape[0], weight.shape[1]);
     let mut x = Vec::with_capacity(ids.len() * width);
     for (row, id) in ids.iter().enumerate() {
@@ -75,12 +79,6 @@ pub(super) fn gather_rows(x: &Numbers, row_map: &[u32]) -> Result<Numbers, Devic
         Some(row) => Err(unknown("handed row", *row, format!("the captured value has {rows} rows"))),
         None => Ok(x.pick(row_map.iter().map(|row| *row as usize))),
     }
-}
-
-/// The target's id for each id of a drafter.
-pub(super) fn map_ids(ids: &[Option<u32>], table: &[u32]) -> Result<Vec<Option<u32>>, DeviceError> {
-    let map = |id: u32| table.get(id as usize).copied().ok_or(DeviceError::UnknownToken { id, vocabulary: table.len() });
-    ids.iter().map(|id| id.map(map).transpose()).collect()
 }
 
 /// Columns `start .. start + width` of each group.

@@ -1,12 +1,13 @@
 //! Runs a program's nodes one after the other: finds each op's inputs and calls the function of its name.
 
-use super::state::{Kept, Part, ReferenceState, StepMemory, Trail};
+use super::state::{Kept, KeptRows, Part, ReferenceState, Trail};
 use super::values::{Made, Numbers};
 use super::weights::Weight;
 use super::{attention, experts, gates, linear, norms, recurrent, rope, rows, unknown};
+use crate::step::map_ids;
 use crate::{
-    Attention, Batch, DeltaRule, DeviceError, InputKind, Node, Op, Program, RecurrentWrite, StateId, Value, ValueId,
-    WeightId,
+    Attention, Batch, DeltaRule, DeviceError, InputKind, Node, Op, Program, RecurrentWrite, StateId, Value,
+    ValueId, WeightId,
 };
 use std::sync::Arc;
 
@@ -14,11 +15,11 @@ use std::sync::Arc;
 pub(super) struct Run<'a> {
     pub(super) program: &'a Program,
     pub(super) weights: &'a [Arc<Weight>],
-    /// All known: see `resolve`.
+    /// All of it known: see [`crate::step::resolve`].
     pub(super) batch: &'a Batch,
     pub(super) state: &'a mut ReferenceState,
     pub(super) values: Vec<Option<Made>>,
-    pub(super) memory: StepMemory,
+    pub(super) kept: KeptRows,
 }
 
 impl Run<'_> {
@@ -38,10 +39,12 @@ impl Run<'_> {
     fn handed(&self, number: u32, wanted: Value) -> Result<Numbers, DeviceError> {
         let handed = self.batch.handed.get(number as usize);
         let handed = handed.ok_or_else(|| unknown("handed value", number, "the batch brings fewer"))?;
-        let captured = self.state.steps.capture(handed.step, handed.capture)?;
+        let (capture, captures) = (handed.capture, &self.state.steps.get(handed.step)?.kept.captures);
+        let missing = || unknown("capture", capture.0, format!("step {} kept none", handed.step.0));
+        let captured = captures.get(&capture).ok_or_else(missing)?;
         if captured.width != wanted.width {
             let reason = format!("it is {} wide, the program reads {}", captured.width, wanted.width);
-            return Err(unknown("capture", handed.capture.0, reason));
+            return Err(unknown("capture", capture.0, reason));
         }
         Ok(captured.clone())
     }
@@ -89,7 +92,9 @@ impl Run<'_> {
             Op::Scale { factor } => x(0).map(|x| factor * x),
             Op::Add => gates::add(x(0), x(1)),
             Op::RouteExperts(router) => return Ok(experts::route_experts(x(0), router)),
-            Op::ExpertLinear(op) => experts::expert_linear(x(0), ids(&self.values, node.inputs[1]), w(&op.weight)),
+            Op::ExpertLinear(op) => {
+                experts::expert_linear(x(0), ids(&self.values, node.inputs[1]), w(&op.weight))
+            }
             Op::CombineExperts => {
                 let shared = (node.inputs.len() > 2).then(|| x(2));
                 experts::combine_experts(x(0), x(1), shared, self.batch.rows.len())
@@ -98,12 +103,12 @@ impl Run<'_> {
             Op::Pool { kind } => rows::pool(x(0), *kind, self.batch),
             Op::GatherRows { handed } => rows::gather_rows(x(0), self.row_map(*handed)?)?,
             Op::MapIds { table } => {
-                return Ok(vec![Made::Ids(rows::map_ids(ids(&self.values, node.inputs[0]), table)?)]);
+                return Ok(vec![Made::Ids(map_ids(ids(&self.values, node.inputs[0]), table)?)]);
             }
             Op::Slice { groups, start, width } => rows::slice(x(0), *groups, *start, *width),
             Op::Concat => rows::concat(&(0..node.inputs.len()).map(x).collect::<Vec<_>>()),
             Op::Capture { id } => {
-                self.memory.captures.insert(*id, x(0).clone());
+                self.kept.captures.insert(*id, x(0).clone());
                 return Ok(Vec::new());
             }
             Op::Sample | Op::Accept | Op::Fused { .. } => unreachable!("these are run by their callers"),
@@ -121,7 +126,8 @@ impl Run<'_> {
         let x = |input: usize| numbers(&self.values, node.inputs[input]);
         let unwritten = (node.inputs.len() == 3).then(|| (x(1), x(2)));
         let sinks = op.sinks.map(|sinks| &self.weights[sinks.0 as usize].data[..]);
-        let context = attention::Context { batch: self.batch, pages: self.state.pages(op.state), unwritten, sinks };
+        let context =
+            attention::Context { batch: self.batch, pages: self.state.pages(op.state), unwritten, sinks };
         attention::attention(op, x(0), &context)
     }
 
@@ -129,7 +135,7 @@ impl Run<'_> {
         let x = numbers(&self.values, node.inputs[0]);
         let weight = &self.weights[weight.0 as usize].data;
         let row = |row: usize, window: &mut [f32]| recurrent::causal_conv(x.row(row), weight, window);
-        recur(self.batch, self.state, &mut self.memory, (state, Part::Window), row)
+        recur(self.batch, self.state, &mut self.kept, (state, Part::Window), row)
             .map(|y| Numbers::new(x.width, y))
     }
 
@@ -137,8 +143,10 @@ impl Run<'_> {
         let x = |input: usize| numbers(&self.values, node.inputs[input]);
         let inputs = recurrent::DeltaInputs { q: x(0), k: x(1), v: x(2), g: x(3), b: x(4) };
         let sizes = self.state.slots(rule.state).layout().state;
-        let row = |row: usize, matrices: &mut [f32]| recurrent::gated_delta_rule(&inputs, row, rule, sizes, matrices);
-        recur(self.batch, self.state, &mut self.memory, (rule.state, Part::Matrices), row)
+        let row = |row: usize, matrices: &mut [f32]| {
+            recurrent::gated_delta_rule(&inputs, row, rule, sizes, matrices)
+        };
+        recur(self.batch, self.state, &mut self.kept, (rule.state, Part::Matrices), row)
             .map(|y| Numbers::new(inputs.v.width, y))
     }
 }
@@ -147,7 +155,7 @@ impl Run<'_> {
 fn recur(
     batch: &Batch,
     state: &mut ReferenceState,
-    memory: &mut StepMemory,
+    kept: &mut KeptRows,
     (id, part): (StateId, Part),
     row: impl Fn(usize, &mut [f32]) -> (Vec<f32>, recurrent::Advance),
 ) -> Result<Vec<f32>, DeviceError> {
@@ -164,7 +172,9 @@ fn recur(
         }
         match place.write {
             RecurrentWrite::Bank(bank) => slots.write(part, bank, &present)?,
-            RecurrentWrite::Candidates(bank) => memory.kept.push(Kept { state: id, part, sequence, bank, trail }),
+            RecurrentWrite::Candidates(bank) => {
+                kept.recurrent.push(Kept { state: id, part, sequence, bank, trail })
+            }
         }
     }
     Ok(y)

@@ -57,7 +57,11 @@ fn decode(source: &dyn WeightSource, wanted: &WeightUse) -> Result<Weight, Weigh
     let tensor = source.weight(&wanted.name)?;
     same_shape(wanted, &tensor.shape)?;
     let view = TensorView::new(tensor.format, &tensor.shape, &tensor.bytes).map_err(|error| {
-        WeightError::Unreadable { name: wanted.name.clone(), file: UPLOADED.to_owned(), reason: error.to_string() }
+        WeightError::Unreadable {
+            name: wanted.name.clone(),
+            file: UPLOADED.to_owned(),
+            reason: error.to_string(),
+        }
     })?;
     let mut data = vec![0.0; view.rows() * view.columns()];
     for (row, out) in data.chunks_mut(view.columns().max(1)).enumerate() {

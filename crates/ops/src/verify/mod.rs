@@ -9,8 +9,8 @@ mod stateful;
 mod types;
 
 use crate::{
-    Element, InputKind, Node, Op, OutputKind, PagedLayout, Program, RecurrentLayout, Rows, StateEntry, StateId, Value,
-    ValueId, WeightId, WeightRole,
+    Element, FusedKind, InputKind, Node, Op, OutputKind, PagedLayout, Program, RecurrentLayout, Rows,
+    StateEntry, StateId, Value, ValueId, WeightId, WeightRole,
 };
 use std::fmt::Debug;
 
@@ -80,7 +80,8 @@ pub enum ProgramError {
 /// Checks everything about a program that doesn't depend on a batch.
 pub fn verify(program: &Program) -> Result<(), ProgramError> {
     check_state(program)?;
-    let mut values = Values { exists: vec![false; program.values.len()], read: vec![false; program.values.len()] };
+    let mut values =
+        Values { exists: vec![false; program.values.len()], read: vec![false; program.values.len()] };
     check_inputs(program, &mut values)?;
     for (place, node) in program.nodes.iter().enumerate() {
         check_node(program, place, node, &mut values)?;
@@ -114,7 +115,8 @@ fn check_node(program: &Program, place: usize, node: &Node, values: &mut Values)
         }
         values.read[id.0 as usize] = true;
     }
-    let made = if let Op::Fused { body, .. } = &node.op {
+    let made = if let Op::Fused { kind, body } = &node.op {
+        check_kind(at, *kind, node, body)?;
         fused_types(at, node, body, values)?
     } else {
         types::made_by(at, &node.op, &types_of(program, &node.inputs))?
@@ -133,17 +135,20 @@ fn check_node(program: &Program, place: usize, node: &Node, values: &mut Values)
 }
 
 /// Checks a body as if it stood in the program, but for the values that it may read: the inputs of its node.
-fn fused_types(at: Place<'_>, node: &Node, body: &[Node], outer: &Values) -> Result<Vec<Value>, ProgramError> {
-    let count = outer.exists.len();
-    let mut inner = Values { exists: vec![false; count], read: vec![false; count] };
+fn fused_types(
+    at: Place<'_>,
+    node: &Node,
+    body: &[Node],
+    outer: &Values,
+) -> Result<Vec<Value>, ProgramError> {
+    let mut inner = Values { exists: vec![false; outer.exists.len()], read: vec![false; outer.exists.len()] };
     for id in &node.inputs {
         inner.exists[id.0 as usize] = true;
     }
     for part in body {
         at.same("a fused op inside of a fused op", false, matches!(part.op, Op::Fused { .. }))?;
         check_node(at.program, at.node, part, &mut inner)?;
-        let again = part.outputs.iter().find(|id| outer.exists[id.0 as usize]);
-        if let Some(id) = again {
+        if let Some(id) = part.outputs.iter().find(|id| outer.exists[id.0 as usize]) {
             return Err(ProgramError::MadeTwice { node: at.node, op: part.op.name(), value: id.0 });
         }
     }
@@ -154,6 +159,23 @@ fn fused_types(at: Place<'_>, node: &Node, body: &[Node], outer: &Values) -> Res
         at.same("output made by the body", true, inner.exists.get(id.0 as usize).copied().unwrap_or(false))?;
     }
     Ok(types_of(at.program, &node.outputs))
+}
+
+/// Checks that the body is what the kernel of this kind computes.
+fn check_kind(at: Place<'_>, kind: FusedKind, node: &Node, body: &[Node]) -> Result<(), ProgramError> {
+    match kind {
+        FusedKind::AddRmsNorm => {
+            let names: Vec<&str> = body.iter().map(|part| part.op.name()).collect();
+            at.same("ops of its body", vec!["add", "rms_norm"], names)?;
+            at.same("inputs of the add", &node.inputs, &body[0].inputs)?;
+            at.same("input of the norm", &body[0].outputs, &body[1].inputs)?;
+            at.same(
+                "sum and normed sum",
+                [&body[0].outputs[..], &body[1].outputs[..]].concat(),
+                node.outputs.clone(),
+            )
+        }
+    }
 }
 
 fn types_of(program: &Program, ids: &[ValueId]) -> Vec<Value> {
@@ -172,7 +194,8 @@ fn check_state(program: &Program) -> Result<(), ProgramError> {
             }
             StateEntry::Recurrent(recurrent) => {
                 let delta = recurrent.state;
-                let sizes = [recurrent.conv.channels, recurrent.conv.kernel, delta.value_heads, delta.key_dim];
+                let sizes =
+                    [recurrent.conv.channels, recurrent.conv.kernel, delta.value_heads, delta.key_dim];
                 let positive = delta.value_dim > 0 && sizes.iter().all(|n| *n > 0);
                 expect(place, "channels, taps, heads and dims above zero", true, positive)?;
             }
@@ -251,8 +274,17 @@ fn expect<T: PartialEq + Debug>(
 }
 
 impl<'a> Place<'a> {
-    fn same<T: PartialEq + Debug>(self, what: &'static str, expected: T, found: T) -> Result<(), ProgramError> {
-        if expected == found { Ok(()) } else { Err(self.wrong(what, format!("{expected:?}"), format!("{found:?}"))) }
+    fn same<T: PartialEq + Debug>(
+        self,
+        what: &'static str,
+        expected: T,
+        found: T,
+    ) -> Result<(), ProgramError> {
+        if expected == found {
+            Ok(())
+        } else {
+            Err(self.wrong(what, format!("{expected:?}"), format!("{found:?}")))
+        }
     }
 
     fn wrong(self, what: &'static str, expected: String, found: String) -> ProgramError {
@@ -271,7 +303,8 @@ impl<'a> Place<'a> {
 
     fn shape(self, id: WeightId) -> Result<&'a [usize], ProgramError> {
         let weight = self.program.weights.get(id.0 as usize);
-        let missing = || self.wrong("weight", format!("below {}", self.program.weights.len()), id.0.to_string());
+        let missing =
+            || self.wrong("weight", format!("below {}", self.program.weights.len()), id.0.to_string());
         weight.map(|weight| &weight.shape[..]).ok_or_else(missing)
     }
 

@@ -1,7 +1,9 @@
 //! The types that each op makes of the types that it reads, as `Op` documents them.
 
 use super::{Place, ProgramError, stateful};
-use crate::{Element, ExpertLinear, InputKind, Op, PoolKind, Rope, Router, Rows, Value, WeightId, WeightRole};
+use crate::{
+    Element, ExpertLinear, InputKind, Op, PoolKind, Rope, Router, Rows, Value, WeightId, WeightRole,
+};
 
 type Made = Result<Vec<Value>, ProgramError>;
 

@@ -6,7 +6,7 @@ use crate::support::models::*;
 use crate::support::naive::assert_close;
 use gannet_ops::*;
 
-pub const PROMPT: [u32; 12] = [1, 5, 9, 2, 7, 11, 3, 8, 4, 6, 10, 12];
+pub(crate) const PROMPT: [u32; 12] = [1, 5, 9, 2, 7, 11, 3, 8, 4, 6, 10, 12];
 
 struct Golden {
     logits: [f64; 6],
@@ -66,7 +66,7 @@ fn routed_experts_match() {
 }
 
 /// Five layers of a window of 4 and one of full attention, scaled embeddings, norms on the branches.
-pub fn windowed() -> Model {
+pub(crate) fn windowed() -> Model {
     let layer = |number: usize| {
         let full = number == 5;
         let rope = if full { rope_table(1e6, 16, 8.0) } else { rope_table(1e4, 16, 1.0) };

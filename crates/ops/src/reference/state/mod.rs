@@ -2,19 +2,20 @@
 
 mod pages;
 mod slots;
-mod steps;
 
 pub(super) use pages::{Pages, Slot};
 pub(super) use slots::{Kept, Part, Slots, Trail};
-pub(super) use steps::{Sampled, StepMemory, Steps};
 
+use super::values::Numbers;
 use super::{unknown, unsupported};
 use crate::sampling::History;
+use crate::step::Steps;
 use crate::{
-    Budget, DeviceError, GroupId, PageId, Program, RecurrentBank, SamplerSlot, SnapshotId, State, StateEntry, StateId,
-    StateLayout, StepId, TokenId,
+    Budget, CaptureId, DeviceError, GroupId, PageId, Program, RecurrentBank, SamplerSlot, SnapshotId, State,
+    StateEntry, StateId, StateLayout, StepId, TokenId,
 };
 use std::any::Any;
+use std::collections::HashMap;
 
 /// State in float32 vectors; keys and values are rounded to the format of their layer when they are written.
 #[derive(Debug)]
@@ -23,7 +24,15 @@ pub struct ReferenceState {
     entries: Vec<Entry>,
     snapshots: Snapshots,
     pub(super) histories: Vec<History>,
-    pub(super) steps: Steps,
+    pub(super) steps: Steps<KeptRows>,
+}
+
+/// What one step keeps for later ones.
+#[derive(Debug, Default)]
+pub(super) struct KeptRows {
+    pub(super) captures: HashMap<CaptureId, Numbers>,
+    /// Of sequences whose drafts may fall.
+    pub(super) recurrent: Vec<Kept>,
 }
 
 /// The state of one layer.
@@ -110,7 +119,7 @@ impl State for ReferenceState {
     fn accept(&mut self, step: StepId, rows: &[u32]) -> Result<(), DeviceError> {
         let memory = self.steps.get_mut(step)?;
         memory.check_accepted(rows)?;
-        for kept in std::mem::take(&mut memory.kept) {
+        for kept in std::mem::take(&mut memory.kept.recurrent) {
             let standing = rows[kept.sequence] as usize;
             self.slots(kept.state).settle(&kept, standing)?;
         }
@@ -148,7 +157,8 @@ impl State for ReferenceState {
     ) -> Result<(), DeviceError> {
         let slots = self.histories.len();
         let history = self.histories.get_mut(slot.0 as usize);
-        let history = history.ok_or_else(|| unknown("sampler slot", slot.0, format!("the state has {slots}")))?;
+        let history =
+            history.ok_or_else(|| unknown("sampler slot", slot.0, format!("the state has {slots}")))?;
         *history = History::new(prompt, generated);
         Ok(())
     }

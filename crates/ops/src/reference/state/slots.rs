@@ -81,12 +81,17 @@ impl Slots {
         let (window, matrices) = layout.elements();
         let many = |count: u32| {
             let memory = || {
-                let (window, matrices) = (zeros(Some(window), "windows")?, zeros(Some(matrices), "matrices")?);
+                let (window, matrices) =
+                    (zeros(Some(window), "windows")?, zeros(Some(matrices), "matrices")?);
                 Ok(Memory { window, matrices })
             };
             (0..count).map(|_| memory()).collect::<Result<Vec<_>, DeviceError>>()
         };
-        Ok(Self { layout: layout.clone(), banks: many(slots.saturating_mul(2))?, snapshots: many(snapshots)? })
+        Ok(Self {
+            layout: layout.clone(),
+            banks: many(slots.saturating_mul(2))?,
+            snapshots: many(snapshots)?,
+        })
     }
 
     pub(in crate::reference) fn layout(&self) -> &RecurrentLayout {
@@ -94,7 +99,11 @@ impl Slots {
     }
 
     /// A copy of one part of a bank; zeros where a sequence starts.
-    pub(in crate::reference) fn read(&self, part: Part, bank: Option<RecurrentBank>) -> Result<Vec<f32>, DeviceError> {
+    pub(in crate::reference) fn read(
+        &self,
+        part: Part,
+        bank: Option<RecurrentBank>,
+    ) -> Result<Vec<f32>, DeviceError> {
         let (window, matrices) = self.layout.elements();
         match (bank, part) {
             (Some(bank), part) => Ok(self.banks[self.place(bank)?].part(part).to_vec()),
@@ -140,7 +149,8 @@ impl Slots {
         if bank.bank < 2 && place < self.banks.len() {
             return Ok(place);
         }
-        let reason = format!("there are {} slots of two banks, bank {} was named", self.banks.len() / 2, bank.bank);
+        let reason =
+            format!("there are {} slots of two banks, bank {} was named", self.banks.len() / 2, bank.bank);
         Err(unknown("recurrent slot", bank.slot, reason))
     }
 }

@@ -4,11 +4,11 @@ use gannet_ops::*;
 use std::ops::Range;
 
 /// Pages that each home has in each group.
-pub const HOME_PAGES: u32 = 4;
+pub(crate) const HOME_PAGES: u32 = 4;
 
 /// One sequence's part of a step.
 #[derive(Clone)]
-pub struct Part {
+pub(crate) struct Part {
     home: u32,
     tokens: Vec<TokenSource>,
     length: Length,
@@ -20,19 +20,22 @@ pub struct Part {
 }
 
 /// All that can be asked of a row of a target.
-pub const ALL: Want = Want { token: true, logprobs: Some(3), logits: true, hidden: true, pooled: false };
-pub const TOKEN: Want = Want { token: true, logprobs: None, logits: true, hidden: false, pooled: false };
-pub const POOLED: Want = Want { token: false, logprobs: None, logits: false, hidden: false, pooled: true };
+pub(crate) const ALL: Want =
+    Want { token: true, logprobs: Some(3), logits: true, hidden: true, pooled: false };
+pub(crate) const TOKEN: Want =
+    Want { token: true, logprobs: None, logits: true, hidden: false, pooled: false };
+pub(crate) const POOLED: Want =
+    Want { token: false, logprobs: None, logits: false, hidden: false, pooled: true };
 
 impl Part {
     /// Known tokens of the sequence that lives in `home`, after `length` others; its last row is drawn from.
-    pub fn new(home: u32, length: u32, tokens: &[u32]) -> Self {
+    pub(crate) fn new(home: u32, length: u32, tokens: &[u32]) -> Self {
         let tokens = tokens.iter().map(|id| TokenSource::Known(TokenId(*id))).collect();
         Self::of(home, Length::Exact(length), tokens)
     }
 
     /// Tokens from anywhere.
-    pub fn of(home: u32, length: Length, tokens: Vec<TokenSource>) -> Self {
+    pub(crate) fn of(home: u32, length: Length, tokens: Vec<TokenSource>) -> Self {
         let outputs = vec![(tokens.len() - 1, TOKEN)];
         // A sequence's state goes to and fro between its banks with the parity of its steps; tests that step
         // oddly say where it is.
@@ -45,7 +48,7 @@ impl Part {
     }
 
     /// The last rows are drafts, each row from the one before on is drawn from, and state waits for acceptance.
-    pub fn drafts(mut self, drafts: usize) -> Self {
+    pub(crate) fn drafts(mut self, drafts: usize) -> Self {
         self.drafts = drafts;
         let first = self.tokens.len() - 1 - drafts;
         self.outputs = (first..self.tokens.len()).map(|row| (row, TOKEN)).collect();
@@ -55,30 +58,31 @@ impl Part {
         self
     }
 
-    pub fn asks(mut self, outputs: &[(usize, Want)]) -> Self {
+    pub(crate) fn asks(mut self, outputs: &[(usize, Want)]) -> Self {
         self.outputs = outputs.to_vec();
         self
     }
 
     /// Without a draw, as a chunk in the middle of a prompt.
-    pub fn quiet(self) -> Self {
+    pub(crate) fn quiet(self) -> Self {
         self.asks(&[])
     }
 
     /// The first pages are gone.
-    pub fn released(mut self, pages: u32) -> Self {
+    pub(crate) fn released(mut self, pages: u32) -> Self {
         self.released = pages;
         self
     }
 
-    pub fn banks(mut self, read: Option<u8>, write: u8) -> Self {
+    pub(crate) fn banks(mut self, read: Option<u8>, write: u8) -> Self {
         let bank = |bank| RecurrentBank { slot: self.home, bank };
-        self.recurrent = Some(RecurrentUse { read: read.map(bank), write: RecurrentWrite::Bank(bank(write)) });
+        self.recurrent =
+            Some(RecurrentUse { read: read.map(bank), write: RecurrentWrite::Bank(bank(write)) });
         self
     }
 
     /// As a drafter's step: nothing is remembered for sampling.
-    pub fn forgetful(mut self) -> Self {
+    pub(crate) fn forgetful(mut self) -> Self {
         self.sampler = None;
         self
     }
@@ -89,7 +93,9 @@ impl Part {
             let index = self.length.at_most() + place as u32;
             let kind = match place.checked_sub(certain) {
                 Some(draft) => RowKind::Draft(draft as u32),
-                None if self.tokens.len() == 1 + self.drafts && self.length != Length::Exact(0) => RowKind::Decode,
+                None if self.tokens.len() == 1 + self.drafts && self.length != Length::Exact(0) => {
+                    RowKind::Decode
+                }
                 None => RowKind::Prompt,
             };
             Row { sequence, token: *token, index, position: [index; 3], kind }
@@ -98,13 +104,18 @@ impl Part {
 }
 
 /// A batch of these sequences.
-pub fn batch(layout: &StateLayout, parts: &[Part]) -> Batch {
+pub(crate) fn batch(layout: &StateLayout, parts: &[Part]) -> Batch {
     let mut batch = Batch::default();
     for (sequence, part) in parts.iter().enumerate() {
         let first = batch.rows.len() as u32;
         batch.rows.extend(part.rows(sequence as u32));
-        batch.outputs.extend(part.outputs.iter().map(|(row, want)| Output { row: first + *row as u32, want: *want }));
-        let tables = layout.groups.iter().map(|_| PageTable { released: part.released, pages: home(part, &mut batch) });
+        batch
+            .outputs
+            .extend(part.outputs.iter().map(|(row, want)| Output { row: first + *row as u32, want: *want }));
+        let tables = layout
+            .groups
+            .iter()
+            .map(|_| PageTable { released: part.released, pages: home(part, &mut batch) });
         let tables = tables.collect();
         batch.sequences.push(SequenceRows {
             rows: first..batch.rows.len() as u32,
@@ -121,7 +132,8 @@ pub fn batch(layout: &StateLayout, parts: &[Part]) -> Batch {
 /// The pages of a home, in an order that is not that of their numbers.
 fn home(part: &Part, batch: &mut Batch) -> Range<u32> {
     let first = batch.pages.len() as u32;
-    let pages = (part.released..HOME_PAGES).map(|page| PageId(part.home * HOME_PAGES + (HOME_PAGES - 1 - page)));
+    let pages =
+        (part.released..HOME_PAGES).map(|page| PageId(part.home * HOME_PAGES + (HOME_PAGES - 1 - page)));
     batch.pages.extend(pages);
     first..batch.pages.len() as u32
 }

@@ -3,34 +3,44 @@
 use gannet_ops::*;
 use std::sync::Arc;
 
-pub const VOCABULARY: usize = 64;
-pub const HIDDEN: usize = 32;
-pub const INNER: usize = 48;
-pub const EPSILON: f32 = 1e-6;
+pub(crate) const VOCABULARY: usize = 64;
+pub(crate) const HIDDEN: usize = 32;
+pub(crate) const INNER: usize = 48;
+pub(crate) const EPSILON: f32 = 1e-6;
 
 /// The attention of one layer.
 #[derive(Clone)]
-pub struct Mixer {
+pub(crate) struct Mixer {
     /// Columns of what it reads.
-    pub input: usize,
-    pub heads: usize,
-    pub kv_heads: usize,
-    pub head_dim: usize,
-    pub bias: bool,
+    pub(crate) input: usize,
+    pub(crate) heads: usize,
+    pub(crate) kv_heads: usize,
+    pub(crate) head_dim: usize,
+    pub(crate) bias: bool,
     /// Norms of each head of q and k.
-    pub head_norms: bool,
+    pub(crate) head_norms: bool,
     /// Each head of q brings a gate for its result.
-    pub gated: bool,
-    pub rope: Arc<RopeTable>,
-    pub mask: Mask,
+    pub(crate) gated: bool,
+    pub(crate) rope: Arc<RopeTable>,
+    pub(crate) mask: Mask,
 }
 
-pub fn mixer(head_dim: usize, rope: Arc<RopeTable>) -> Mixer {
+pub(crate) fn mixer(head_dim: usize, rope: Arc<RopeTable>) -> Mixer {
     let (bias, head_norms, gated) = (false, false, false);
-    Mixer { input: HIDDEN, heads: 4, kv_heads: 2, head_dim, bias, head_norms, gated, rope, mask: Mask::Causal }
+    Mixer {
+        input: HIDDEN,
+        heads: 4,
+        kv_heads: 2,
+        head_dim,
+        bias,
+        head_norms,
+        gated,
+        rope,
+        mask: Mask::Causal,
+    }
 }
 
-pub fn rope_table(theta: f64, dims: usize, factor: f64) -> Arc<RopeTable> {
+pub(crate) fn rope_table(theta: f64, dims: usize, factor: f64) -> Arc<RopeTable> {
     let frequency = |pair: usize| (theta.powf(-2.0 * pair as f64 / dims as f64) / factor) as f32;
     let inverse_frequencies: Vec<f32> = (0..dims / 2).map(frequency).collect();
     let axes = vec![0; inverse_frequencies.len()];
@@ -39,7 +49,7 @@ pub fn rope_table(theta: f64, dims: usize, factor: f64) -> Arc<RopeTable> {
 
 /// What stands between the two norms of a layer's second half.
 #[derive(Clone, Copy)]
-pub enum Inner {
+pub(crate) enum Inner {
     Silu,
     Gelu,
     Experts { shared: bool },
@@ -47,27 +57,27 @@ pub enum Inner {
 
 /// Where a layer's mixer keeps its state.
 #[derive(Clone)]
-pub enum Kind {
+pub(crate) enum Kind {
     Attention(Mixer),
     Delta,
 }
 
 /// A whole model.
 #[derive(Clone)]
-pub struct Model {
-    pub layers: Vec<Kind>,
-    pub inner: Inner,
+pub(crate) struct Model {
+    pub(crate) layers: Vec<Kind>,
+    pub(crate) inner: Inner,
     /// Norms on what a half adds, too.
-    pub branch_norms: bool,
-    pub tied: bool,
-    pub embedding_scale: Option<f32>,
+    pub(crate) branch_norms: bool,
+    pub(crate) tied: bool,
+    pub(crate) embedding_scale: Option<f32>,
     /// Layers whose result is captured under their place.
-    pub captured: Vec<usize>,
+    pub(crate) captured: Vec<usize>,
     /// Captures the normed hidden state as 100.
-    pub captures_hidden: bool,
+    pub(crate) captures_hidden: bool,
 }
 
-pub fn model(layers: Vec<Kind>) -> Model {
+pub(crate) fn model(layers: Vec<Kind>) -> Model {
     Model {
         layers,
         inner: Inner::Silu,
@@ -80,26 +90,32 @@ pub fn model(layers: Vec<Kind>) -> Model {
 }
 
 /// The dense model of the goldens with a norm for each head.
-pub fn dense() -> Model {
+pub(crate) fn dense() -> Model {
     let mixer = Mixer { head_norms: true, ..mixer(16, rope_table(1e6, 16, 1.0)) };
     model(vec![Kind::Attention(mixer); 4])
 }
 
 /// The gated attention of the hybrid.
-pub fn gated_mixer() -> Mixer {
+pub(crate) fn gated_mixer() -> Mixer {
     Mixer { head_norms: true, gated: true, ..mixer(32, rope_table(1e7, 8, 1.0)) }
 }
 
 /// Three delta-rule layers and one of gated attention.
-pub fn hybrid() -> Model {
+pub(crate) fn hybrid() -> Model {
     model(vec![Kind::Delta, Kind::Delta, Kind::Delta, Kind::Attention(gated_mixer())])
 }
 
-pub const HIDDEN_CAPTURE: CaptureId = CaptureId(100);
+pub(crate) const HIDDEN_CAPTURE: CaptureId = CaptureId(100);
 
 /// A layout with a group for full attention, one for each window, and whatever drafters bring.
-pub fn layout(model: &Model, drafter: &[Mixer], rollback: Rollback, format: KvFormat) -> Arc<StateLayout> {
-    let mut layout = StateLayout { sampler: Some(SamplerLayout { vocabulary: VOCABULARY }), ..Default::default() };
+pub(crate) fn layout(
+    model: &Model,
+    drafter: &[Mixer],
+    rollback: Rollback,
+    format: KvFormat,
+) -> Arc<StateLayout> {
+    let mut layout =
+        StateLayout { sampler: Some(SamplerLayout { vocabulary: VOCABULARY }), ..Default::default() };
     for kind in &model.layers {
         let entry = match kind {
             Kind::Attention(mixer) => paged(&mut layout, mixer, format, "target"),
@@ -149,7 +165,7 @@ fn delta_layout(rollback: Rollback) -> RecurrentLayout {
 }
 
 /// The model's program: scores, samples, and says how many drafts stand.
-pub fn target(model: &Model, layout: &Arc<StateLayout>) -> Program {
+pub(crate) fn target(model: &Model, layout: &Arc<StateLayout>) -> Program {
     let mut b = ProgramBuilder::new("target", layout.clone());
     let ids = b.ids();
     let table = embedding(&mut b);
@@ -179,29 +195,36 @@ pub fn target(model: &Model, layout: &Arc<StateLayout>) -> Program {
 }
 
 /// Returns the scores, and what is sampled from them.
-pub fn draws(b: &mut ProgramBuilder, logits: ValueId) -> ValueId {
+pub(crate) fn draws(b: &mut ProgramBuilder, logits: ValueId) -> ValueId {
     b.output(OutputKind::Logits, logits);
     let tokens = b.sample(logits);
     b.output(OutputKind::Tokens, tokens);
     tokens
 }
 
-pub fn embedding(b: &mut ProgramBuilder) -> WeightId {
+pub(crate) fn embedding(b: &mut ProgramBuilder) -> WeightId {
     b.weight("model.embed_tokens.weight", &[VOCABULARY, HIDDEN], WeightRole::Embedding)
 }
 
-pub fn norm(b: &mut ProgramBuilder, x: ValueId, name: &str) -> ValueId {
+pub(crate) fn norm(b: &mut ProgramBuilder, x: ValueId, name: &str) -> ValueId {
     let weight = b.weight(name, &[HIDDEN], WeightRole::Vector);
     b.rms_norm(x, weight, EPSILON)
 }
 
-pub fn linear(b: &mut ProgramBuilder, x: ValueId, name: &str, shape: [usize; 2]) -> ValueId {
+pub(crate) fn linear(b: &mut ProgramBuilder, x: ValueId, name: &str, shape: [usize; 2]) -> ValueId {
     let weight = b.weight(&format!("{name}.weight"), &shape, WeightRole::Matrix);
     b.linear(x, weight, None)
 }
 
 /// One layer: a mixer and a second half, each added to what it read.
-pub fn layer(b: &mut ProgramBuilder, model: &Model, kind: &Kind, x: ValueId, prefix: &str, state: usize) -> ValueId {
+pub(crate) fn layer(
+    b: &mut ProgramBuilder,
+    model: &Model,
+    kind: &Kind,
+    x: ValueId,
+    prefix: &str,
+    state: usize,
+) -> ValueId {
     let state = StateId(state as u32);
     let normed = norm(b, x, &format!("{prefix}input_layernorm.weight"));
     let mut mixed = match kind {
@@ -222,7 +245,13 @@ pub fn layer(b: &mut ProgramBuilder, model: &Model, kind: &Kind, x: ValueId, pre
     b.add(x, made)
 }
 
-fn self_attention(b: &mut ProgramBuilder, mixer: &Mixer, x: ValueId, prefix: &str, state: StateId) -> ValueId {
+fn self_attention(
+    b: &mut ProgramBuilder,
+    mixer: &Mixer,
+    x: ValueId,
+    prefix: &str,
+    state: StateId,
+) -> ValueId {
     let (mut q, gate) = queries(b, mixer, x, prefix);
     let (k, v) = keys_and_values(b, mixer, x, prefix);
     q = rotated(b, mixer, q, mixer.heads);
@@ -232,13 +261,18 @@ fn self_attention(b: &mut ProgramBuilder, mixer: &Mixer, x: ValueId, prefix: &st
     linear(b, y, &format!("{prefix}o_proj"), [HIDDEN, mixer.heads * mixer.head_dim])
 }
 
-pub fn attention(mixer: &Mixer, state: StateId) -> Attention {
+pub(crate) fn attention(mixer: &Mixer, state: StateId) -> Attention {
     let scale = (mixer.head_dim as f32).powf(-0.5);
     Attention { state, heads: mixer.heads, scale, mask: mixer.mask, sinks: None, soft_cap: None }
 }
 
 /// Normed queries before the rope, and their gate where there is one.
-pub fn queries(b: &mut ProgramBuilder, mixer: &Mixer, x: ValueId, prefix: &str) -> (ValueId, Option<ValueId>) {
+pub(crate) fn queries(
+    b: &mut ProgramBuilder,
+    mixer: &Mixer,
+    x: ValueId,
+    prefix: &str,
+) -> (ValueId, Option<ValueId>) {
     let dim = mixer.head_dim;
     let parts = if mixer.gated { 2 } else { 1 };
     let mut q = projection(b, mixer, x, &format!("{prefix}q_proj"), parts * mixer.heads * dim);
@@ -251,7 +285,12 @@ pub fn queries(b: &mut ProgramBuilder, mixer: &Mixer, x: ValueId, prefix: &str) 
 }
 
 /// Keys after norm and rope, and values.
-pub fn keys_and_values(b: &mut ProgramBuilder, mixer: &Mixer, x: ValueId, prefix: &str) -> (ValueId, ValueId) {
+pub(crate) fn keys_and_values(
+    b: &mut ProgramBuilder,
+    mixer: &Mixer,
+    x: ValueId,
+    prefix: &str,
+) -> (ValueId, ValueId) {
     let width = mixer.kv_heads * mixer.head_dim;
     let k = projection(b, mixer, x, &format!("{prefix}k_proj"), width);
     let v = projection(b, mixer, x, &format!("{prefix}v_proj"), width);
@@ -259,7 +298,7 @@ pub fn keys_and_values(b: &mut ProgramBuilder, mixer: &Mixer, x: ValueId, prefix
     (rotated(b, mixer, k, mixer.kv_heads), v)
 }
 
-pub fn rotated(b: &mut ProgramBuilder, mixer: &Mixer, x: ValueId, heads: usize) -> ValueId {
+pub(crate) fn rotated(b: &mut ProgramBuilder, mixer: &Mixer, x: ValueId, heads: usize) -> ValueId {
     b.rope(x, Rope { heads, head_dim: mixer.head_dim, table: mixer.rope.clone() })
 }
 
@@ -299,7 +338,7 @@ fn delta(b: &mut ProgramBuilder, x: ValueId, prefix: &str, state: StateId) -> Va
     linear(b, y, &format!("{prefix}out_proj"), [HIDDEN, values])
 }
 
-pub fn second_half(b: &mut ProgramBuilder, inner: Inner, x: ValueId, prefix: &str) -> ValueId {
+pub(crate) fn second_half(b: &mut ProgramBuilder, inner: Inner, x: ValueId, prefix: &str) -> ValueId {
     match inner {
         Inner::Experts { shared } => return experts(b, x, prefix, shared),
         Inner::Silu | Inner::Gelu => {}
@@ -318,13 +357,15 @@ fn experts(b: &mut ProgramBuilder, x: ValueId, prefix: &str, shared: bool) -> Va
     const TOP_K: u32 = 2;
     const WIDTH: usize = 24;
     let logits = linear(b, x, &format!("{prefix}gate"), [EXPERTS, HIDDEN]);
-    let (ids, weights) = b.route_experts(logits, Router { experts: EXPERTS, top_k: TOP_K, renormalise: true });
+    let (ids, weights) =
+        b.route_experts(logits, Router { experts: EXPERTS, top_k: TOP_K, renormalise: true });
     let name = format!("{prefix}experts.gate_up_proj");
     let weight = b.weight(&name, &[EXPERTS, 2 * WIDTH, HIDDEN], WeightRole::Experts);
     let both = b.expert_linear(x, ids, ExpertLinear { weight, top_k: TOP_K });
     let (gate, up) = (b.slice(both, 1, 0, WIDTH), b.slice(both, 1, WIDTH, WIDTH));
     let gated = b.silu_gate(gate, up);
-    let weight = b.weight(&format!("{prefix}experts.down_proj"), &[EXPERTS, HIDDEN, WIDTH], WeightRole::Experts);
+    let weight =
+        b.weight(&format!("{prefix}experts.down_proj"), &[EXPERTS, HIDDEN, WIDTH], WeightRole::Experts);
     let y = b.expert_linear(gated, ids, ExpertLinear { weight, top_k: TOP_K });
     if !shared {
         return b.combine_experts(&[y, weights]);

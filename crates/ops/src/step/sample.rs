@@ -1,16 +1,15 @@
 //! Drawing tokens and confirming drafts.
 
-use super::values::Numbers;
 use super::unknown;
 use crate::sampling::{Draw, History, SampleRow, draw};
 use crate::{Batch, DeviceError, Row, RowKind, SequenceRows, TokenId, TokenSource};
 
-/// A draw for each output that wants a token.
+/// A draw for each output that wants a token; `logits` gives the scores of an output.
 ///
 /// A row's draw remembers the sequence's history and the drafts before it that stand; afterwards the history has
 /// each token that a standing row drew.
-pub(super) fn sample(
-    logits: &Numbers,
+pub fn sample<'a>(
+    logits: &dyn Fn(usize) -> &'a [f32],
     batch: &Batch,
     rows: &[SampleRow],
     histories: &mut [History],
@@ -37,7 +36,7 @@ pub(super) fn sample(
                 continue;
             };
             let drawn = asked.want.token.then(|| rows.next().expect("there is a row for each output that wants a token"));
-            let drawn = drawn.map(|how| draw(logits.row(output), how, history));
+            let drawn = drawn.map(|how| draw(logits(output), how, history));
             let token = drawn.and_then(|draw| draw.token);
             if walk.stands {
                 token.into_iter().for_each(|token| history.push(token));
@@ -50,7 +49,7 @@ pub(super) fn sample(
 }
 
 /// For each sequence, how many of its rows stand, given the id of each output.
-pub(super) fn accept(ids: &[Option<u32>], batch: &Batch) -> Vec<u32> {
+pub fn accept(ids: &[Option<u32>], batch: &Batch) -> Vec<u32> {
     let sampled = |row: u32| {
         let output = batch.outputs.binary_search_by_key(&row, |output| output.row).ok()?;
         ids[output].map(TokenId)

@@ -1,25 +1,25 @@
 //! Replaces what a batch names of earlier steps by what they found: sampled tokens, and how many drafts stand.
 
-use super::state::Steps;
-use super::{unknown, unsupported};
+use super::{Steps, unknown};
 use crate::sampling::SampleRow;
 use crate::{Batch, DeviceError, Length, StepId, TokenSource};
 
 /// A batch in which every token and every length is known.
-#[derive(Debug)]
-pub(super) struct Resolved {
-    pub(super) batch: Batch,
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// The batch.
+    pub batch: Batch,
     /// By how much each sequence lies below its greatest length.
-    pub(super) down: Vec<u32>,
+    pub down: Vec<u32>,
 }
 
 impl Resolved {
     /// How to draw each token, each index moved down with its sequence.
-    pub(super) fn moved(&self, rows: &[SampleRow]) -> Result<Vec<SampleRow>, DeviceError> {
+    pub fn moved(&self, rows: &[SampleRow]) -> Result<Vec<SampleRow>, DeviceError> {
         let outputs: Vec<_> = self.batch.outputs.iter().filter(|output| output.want.token).collect();
         if rows.len() != outputs.len() {
             let reason = format!("{} outputs want a token, {} rows say how", outputs.len(), rows.len());
-            return Err(unsupported("sample", reason));
+            return Err(unknown("row of sampling parameters", rows.len().min(outputs.len()) as u64, reason));
         }
         let lowered = outputs.iter().zip(rows).map(|(output, row)| {
             let sequence = self.batch.rows[output.row as usize].sequence;
@@ -30,7 +30,8 @@ impl Resolved {
     }
 }
 
-pub(super) fn resolve(batch: &Batch, steps: &Steps) -> Result<Resolved, DeviceError> {
+/// The batch with everything known that it names of earlier steps over this state.
+pub fn resolve<K>(batch: &Batch, steps: &Steps<K>) -> Result<Resolved, DeviceError> {
     let mut known = batch.clone();
     let mut down = Vec::new();
     for (sequence, part) in batch.sequences.iter().enumerate() {

@@ -1,0 +1,110 @@
+//! `Backend` for this machine: the team, its instructions, and the numbers of steps, shared by all plans.
+
+use crate::kernels::{Crew, Scratch};
+use crate::options::{CpuError, CpuOptions};
+use crate::plan::CpuPlan;
+use crate::simd::{Isa, IsaLevel};
+use crate::state::CpuState;
+use crate::threads::Team;
+use crate::weights::CpuWeights;
+use gannet_ops::{
+    Backend, BatchLimits, Budget, DeviceError, Fusion, Plan, Program, State, StateLayout, StepId,
+    WeightSource, WeightUse, Weights,
+};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The name that people choose the backend by.
+pub(crate) const NAME: &str = "cpu";
+
+/// This machine's processors; one a process.
+pub struct CpuBackend {
+    machine: Arc<Machine>,
+}
+
+/// What plans and states share.
+pub(crate) struct Machine {
+    team: Team,
+    isa: Isa,
+    /// One a member; locked by whoever has the team's turn.
+    scratch: Mutex<Vec<Scratch>>,
+    steps: AtomicU64,
+}
+
+impl CpuBackend {
+    /// Starts the threads.
+    pub fn new(options: CpuOptions) -> Result<Self, CpuError> {
+        let (threads, isa) = (options.checked_threads()?, options.checked_isa()?);
+        let team = Team::start(threads).map_err(|source| CpuError::Spawn { threads, source })?;
+        let scratch = Mutex::new((0..threads).map(|_| Scratch::default()).collect());
+        Ok(Self { machine: Arc::new(Machine { team, isa, scratch, steps: AtomicU64::new(0) }) })
+    }
+
+    /// Threads that compute, the caller's included.
+    pub fn threads(&self) -> usize {
+        self.machine.team.members()
+    }
+
+    /// The instructions that kernels use.
+    pub fn isa(&self) -> IsaLevel {
+        self.machine.isa.level()
+    }
+}
+
+impl Machine {
+    /// Calls `work` with the team, when nobody else uses it.
+    pub(crate) fn with_crew<R>(&self, work: impl FnOnce(&mut Crew<'_>) -> R) -> R {
+        let turn = self.team.turn();
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        work(&mut Crew { turn, isa: self.isa, scratch: &mut scratch })
+    }
+
+    /// The number of a new step.
+    pub(crate) fn next_step(&self) -> StepId {
+        StepId(self.steps.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Backend for CpuBackend {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn numerics(&self) -> String {
+        // Every level of instructions gives the same bits, so the level is no part of it. Angles of ropes come from the
+        // platform's mathematical library.
+        let library = if cfg!(target_env = "musl") { "musl" } else { std::env::consts::OS };
+        format!("f32x16-{library}")
+    }
+
+    fn fusions(&self) -> &[Fusion] {
+        &[Fusion::AddRmsNorm]
+    }
+
+    fn upload(&self, source: &dyn WeightSource, uses: &[WeightUse]) -> Result<Arc<dyn Weights>, DeviceError> {
+        Ok(Arc::new(CpuWeights::upload(source, uses)?))
+    }
+
+    fn allocate(&self, layout: &StateLayout, budget: &Budget) -> Result<Box<dyn State>, DeviceError> {
+        Ok(Box::new(CpuState::new(&self.machine, layout, budget)?))
+    }
+
+    fn compile(
+        &self,
+        program: &Program,
+        weights: &Arc<dyn Weights>,
+        limits: &BatchLimits,
+    ) -> Result<Box<dyn Plan>, DeviceError> {
+        Ok(Box::new(CpuPlan::new(&self.machine, program, weights.as_ref(), limits)?))
+    }
+}
+
+/// The error for something that isn't there.
+pub(crate) fn unknown(what: &'static str, number: impl Into<u64>, reason: impl Into<String>) -> DeviceError {
+    DeviceError::Unknown { what, number: number.into(), reason: reason.into() }
+}
+
+/// The error for something that this backend can't do.
+pub(crate) fn unsupported(op: &str, reason: impl Into<String>) -> DeviceError {
+    DeviceError::Unsupported { backend: NAME, op: op.to_owned(), reason: reason.into() }
+}

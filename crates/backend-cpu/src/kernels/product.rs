@@ -1,0 +1,362 @@
+//! The core of all matrix products: rows of x with runs of a matrix's rows, in the named order.
+//!
+//! ```text
+//! y[r, o] = fold(lanes) + bias[o],   lanes[i % 16] += x[r, i] * weight[o, i] for i ascending, fused
+//! ```
+//!
+//! The sum of one (row, output) is the same whatever stands beside it, so which of the two ways a product is computed,
+//! and how it is cut, changes no bit:
+//!
+//! - *One row*: a run of weights is unpacked in registers and multiplied at once; four outputs run side by side, because
+//!   one sum alone would wait for each addition. Bound by memory, or by unpacking.
+//! - *Many rows*: some weight rows are unpacked into a tile that stays in the second cache level, and blocks of four
+//!   rows by four outputs are summed in registers over the whole width, for all rows. Bound by arithmetic.
+//!
+//! Members take runs of outputs.
+
+use super::formats::{Unpack, UnpackVisitor, visit};
+use super::{Crew, Scratch};
+use crate::simd::{Isa, Kernel, Lanes, folds};
+use crate::threads::Columns;
+use crate::weights::Matrix;
+use gannet_ops::numerics::LANES;
+use gannet_tensor::decode::BlockFormat;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// Rows and outputs whose sums run side by side where there are registers for sixteen sums.
+const BLOCK: usize = 4;
+/// The same where there aren't.
+const SMALL_BLOCK: usize = 2;
+/// Floats of a tile: 256 KiB, half of a small second cache level.
+const TILE_FLOATS: usize = 64 * 1024;
+/// Parts of the work a member, so that a late member doesn't hold up the others.
+const PARTS_PER_MEMBER: usize = 4;
+
+/// How many outputs a part of the work has: a multiple of the block, enough parts for all members, and for many
+/// rows at most a tile.
+pub(super) fn outputs_per_part(crew: &Crew<'_>, outputs: usize, rows: usize, columns: usize) -> usize {
+    let parts = crew.turn.members() * PARTS_PER_MEMBER;
+    let step = outputs.div_ceil(parts).next_multiple_of(BLOCK);
+    let in_tile = (TILE_FLOATS / columns.next_multiple_of(LANES)) / BLOCK * BLOCK;
+    if rows == 1 { step } else { step.min(in_tile.max(BLOCK)) }
+}
+
+/// Which row of x each row of the result is made of.
+#[derive(Clone, Copy)]
+pub(super) enum Pairs<'a> {
+    /// The row of the same number, for so many.
+    Same(usize),
+    /// (row of x, row of the result).
+    Listed(&'a [(u32, u32)]),
+}
+
+impl Pairs<'_> {
+    #[inline(always)]
+    fn len(self) -> usize {
+        match self {
+            Pairs::Same(count) => count,
+            Pairs::Listed(pairs) => pairs.len(),
+        }
+    }
+
+    #[inline(always)]
+    fn at(self, place: usize) -> (usize, usize) {
+        match self {
+            Pairs::Same(_) => (place, place),
+            Pairs::Listed(pairs) => (pairs[place].0 as usize, pairs[place].1 as usize),
+        }
+    }
+}
+
+/// A product of some rows with a matrix that starts at row `first` of a stack.
+#[derive(Clone, Copy)]
+pub(super) struct Product<'a> {
+    pub(super) isa: Isa,
+    pub(super) x: &'a [f32],
+    pub(super) matrix: &'a Matrix,
+    pub(super) first: usize,
+    pub(super) bias: Option<&'a [f32]>,
+    pub(super) rows: Pairs<'a>,
+}
+
+impl<'a> Product<'a> {
+    /// Computes some columns of the result.
+    pub(super) fn part(self, columns: &mut Columns<'_, f32>, scratch: &mut Scratch) {
+        let outputs = columns.range();
+        let part = Part { product: self, outputs, columns, scratch };
+        visit(self.matrix.format, part);
+    }
+
+    fn x(&self, row: usize) -> &'a [f32] {
+        &self.x[row * self.matrix.columns..][..self.matrix.columns]
+    }
+
+    /// The bytes of some outputs' weights.
+    fn weights(&self, outputs: Range<usize>) -> &'a [u8] {
+        self.matrix.rows(self.first + outputs.start..self.first + outputs.end)
+    }
+}
+
+/// Some outputs of a product.
+struct Part<'a, 'b> {
+    product: Product<'a>,
+    outputs: Range<usize>,
+    columns: &'a mut Columns<'b, f32>,
+    scratch: &'a mut Scratch,
+}
+
+impl UnpackVisitor for Part<'_, '_> {
+    type Output = ();
+
+    fn visit<U: Unpack>(self) {
+        let Product { isa, matrix, bias, rows, .. } = self.product;
+        let bias = bias.map(|bias| &bias[self.outputs.clone()]);
+        if rows.len() == 1 {
+            let (x, out) = rows.at(0);
+            let (x, out) = (self.product.x(x), self.columns.row(out));
+            let weights = self.product.weights(self.outputs);
+            isa.run(OneRow::<U> { x, weights, row_bytes: matrix.row_bytes, bias, out, unpack: PhantomData });
+            return;
+        }
+        let stride = matrix.columns.next_multiple_of(LANES);
+        let in_tile = (TILE_FLOATS / stride).max(BLOCK);
+        for first in (0..self.outputs.len()).step_by(in_tile) {
+            let count = in_tile.min(self.outputs.len() - first);
+            let tile = self.scratch.floats(count * stride);
+            let outputs = self.outputs.start + first..self.outputs.start + first + count;
+            let (weights, row_bytes, width) =
+                (self.product.weights(outputs), matrix.row_bytes, matrix.columns);
+            isa.run(FillTile::<U> { weights, row_bytes, width, stride, tile, unpack: PhantomData });
+            let bias = bias.map(|bias| &bias[first..first + count]);
+            isa.run(ManyRows { product: self.product, tile, count, bias, columns: self.columns, first });
+        }
+    }
+}
+
+/// One row with some outputs.
+struct OneRow<'a, U> {
+    x: &'a [f32],
+    weights: &'a [u8],
+    row_bytes: usize,
+    bias: Option<&'a [f32]>,
+    out: &'a mut [f32],
+    unpack: PhantomData<U>,
+}
+
+impl<U: Unpack> Kernel for OneRow<'_, U> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let row = |output: usize| &self.weights[output * self.row_bytes..][..self.row_bytes];
+        let (whole, rest) = self.out.as_chunks_mut::<BLOCK>();
+        let rest_start = whole.len() * BLOCK;
+        for (block, out) in whole.iter_mut().enumerate() {
+            *out = dot_unpacked::<L, U, BLOCK>(self.x, std::array::from_fn(|i| row(block * BLOCK + i)));
+        }
+        for (i, out) in rest.iter_mut().enumerate() {
+            [*out] = dot_unpacked::<L, U, 1>(self.x, [row(rest_start + i)]);
+        }
+        if let Some(bias) = self.bias {
+            self.out.iter_mut().zip(bias).for_each(|(out, bias)| *out += bias);
+        }
+    }
+}
+
+/// The dot products of x with rows of packed weights.
+#[inline(always)]
+fn dot_unpacked<L: Lanes, U: Unpack, const ROWS: usize>(x: &[f32], rows: [&[u8]; ROWS]) -> [f32; ROWS] {
+    let mut sums = [L::splat(0.0); ROWS];
+    let runs = x.len() / U::ELEMENTS;
+    let (whole, rest) = x.split_at(runs * U::ELEMENTS);
+    for (run, x) in whole.chunks_exact(U::ELEMENTS).enumerate() {
+        let x = x.as_chunks::<LANES>().0;
+        for (sum, row) in sums.iter_mut().zip(rows) {
+            let packed = &row[run * U::BYTES..][..U::BYTES];
+            U::unpack::<L>(packed, |sixteen, weights| *sum = L::load(&x[sixteen]).mul_add(weights, *sum));
+        }
+    }
+    if !rest.is_empty() {
+        let x = L::load_part(rest);
+        for (sum, row) in sums.iter_mut().zip(rows) {
+            *sum = x.mul_add(unpacked_rest::<L, U>(&row[runs * U::BYTES..], rest.len()), *sum);
+        }
+    }
+    folds(sums)
+}
+
+/// What is left of a row of plain numbers beyond its whole lanes. A row of blocks leaves nothing.
+#[inline(always)]
+fn unpacked_rest<L: Lanes, U: Unpack>(packed: &[u8], elements: usize) -> L {
+    let mut values = [0.0; LANES];
+    U::Block::decode_blocks(packed, &mut values[..elements]);
+    L::load(&values)
+}
+
+/// Unpacks rows of weights of `width` into rows of `stride`, zero beyond the width.
+pub(super) struct FillTile<'a, U> {
+    pub(super) weights: &'a [u8],
+    pub(super) row_bytes: usize,
+    pub(super) width: usize,
+    pub(super) stride: usize,
+    pub(super) tile: &'a mut [f32],
+    pub(super) unpack: PhantomData<U>,
+}
+
+impl<U: Unpack> Kernel for FillTile<'_, U> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let whole = self.width / U::ELEMENTS * U::ELEMENTS;
+        for (row, out) in
+            self.weights.chunks_exact(self.row_bytes).zip(self.tile.chunks_exact_mut(self.stride))
+        {
+            let (out, rest) = out.split_at_mut(whole);
+            let mut packed = row.chunks_exact(U::BYTES);
+            for (packed, out) in packed.by_ref().zip(out.chunks_exact_mut(U::ELEMENTS)) {
+                let out = out.as_chunks_mut::<LANES>().0;
+                U::unpack::<L>(packed, |sixteen, weights| weights.store(&mut out[sixteen]));
+            }
+            let (last, beyond) = rest.split_at_mut(self.width - whole);
+            U::Block::decode_blocks(packed.remainder(), last);
+            beyond.fill(0.0);
+        }
+    }
+}
+
+/// Many rows with a tile of `count` outputs, the first of which is `first` of the columns.
+struct ManyRows<'a, 'b> {
+    product: Product<'a>,
+    tile: &'a [f32],
+    count: usize,
+    bias: Option<&'a [f32]>,
+    columns: &'a mut Columns<'b, f32>,
+    first: usize,
+}
+
+impl Kernel for ManyRows<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(mut self) {
+        let rows = self.product.rows.len();
+        let mut row = 0;
+        if L::HOLDS_SIXTEEN {
+            while row + BLOCK <= rows {
+                self.rows::<L, BLOCK, BLOCK>(row);
+                row += BLOCK;
+            }
+            while row < rows {
+                self.rows::<L, 1, BLOCK>(row);
+                row += 1;
+            }
+        } else {
+            while row + SMALL_BLOCK <= rows {
+                self.rows::<L, SMALL_BLOCK, SMALL_BLOCK>(row);
+                row += SMALL_BLOCK;
+            }
+            while row < rows {
+                self.rows::<L, 1, SMALL_BLOCK>(row);
+                row += 1;
+            }
+        }
+    }
+}
+
+impl ManyRows<'_, '_> {
+    /// All outputs of the tile for `ROWS` rows, `OUTPUTS` side by side.
+    #[inline(always)]
+    fn rows<L: Lanes, const ROWS: usize, const OUTPUTS: usize>(&mut self, row: usize) {
+        let x: [&[f32]; ROWS] = std::array::from_fn(|i| self.product.x(self.product.rows.at(row + i).0));
+        let mut output = 0;
+        while output + OUTPUTS <= self.count {
+            let sums = dot_block::<L, ROWS, OUTPUTS>(x, self.tile, output);
+            self.put(row, output, sums);
+            output += OUTPUTS;
+        }
+        while output < self.count {
+            let sums = dot_block::<L, ROWS, 1>(x, self.tile, output);
+            self.put(row, output, sums);
+            output += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn put<const ROWS: usize, const OUTPUTS: usize>(
+        &mut self,
+        row: usize,
+        output: usize,
+        sums: [[f32; OUTPUTS]; ROWS],
+    ) {
+        for (i, sums) in sums.into_iter().enumerate() {
+            let out =
+                &mut self.columns.row(self.product.rows.at(row + i).1)[self.first + output..][..OUTPUTS];
+            match self.bias {
+                Some(bias) => (0..OUTPUTS).for_each(|j| out[j] = sums[j] + bias[output + j]),
+                None => out.copy_from_slice(&sums),
+            }
+        }
+    }
+}
+
+/// The dot products of rows of x with rows of a tile from `output` on.
+#[inline(always)]
+fn dot_block<L: Lanes, const ROWS: usize, const OUTPUTS: usize>(
+    x: [&[f32]; ROWS],
+    tile: &[f32],
+    output: usize,
+) -> [[f32; OUTPUTS]; ROWS] {
+    let width = x[0].len();
+    let (steps, stride) = (width / LANES, width.next_multiple_of(LANES));
+    let row = |i: usize| &tile[(output + i) * stride..][..stride].as_chunks::<LANES>().0[..stride / LANES];
+    let weights: [&[[f32; LANES]]; OUTPUTS] = std::array::from_fn(row);
+    let whole: [&[[f32; LANES]]; ROWS] = x.map(|x| &x.as_chunks::<LANES>().0[..steps]);
+    let mut sums = [[L::splat(0.0); OUTPUTS]; ROWS];
+    for step in 0..steps {
+        let mut packed = [L::splat(0.0); OUTPUTS];
+        for (packed, weights) in packed.iter_mut().zip(weights) {
+            *packed = L::load(&weights[step]);
+        }
+        for (sums, x) in sums.iter_mut().zip(whole) {
+            let x = L::load(&x[step]);
+            for (sum, weights) in sums.iter_mut().zip(packed) {
+                *sum = x.mul_add(weights, *sum);
+            }
+        }
+    }
+    if stride > width {
+        for (sums, x) in sums.iter_mut().zip(x) {
+            let x = L::load_part(&x[steps * LANES..]);
+            for (sum, weights) in sums.iter_mut().zip(weights) {
+                *sum = x.mul_add(L::load(&weights[steps]), *sum);
+            }
+        }
+    }
+    fold_block(sums)
+}
+
+/// The folds of a block; sixteen at once where it has so many.
+#[inline(always)]
+fn fold_block<L: Lanes, const ROWS: usize, const OUTPUTS: usize>(
+    sums: [[L; OUTPUTS]; ROWS],
+) -> [[f32; OUTPUTS]; ROWS] {
+    let mut out = [[0.0; OUTPUTS]; ROWS];
+    if ROWS * OUTPUTS == LANES {
+        let mut sixteen = [L::splat(0.0); LANES];
+        for row in 0..ROWS {
+            for output in 0..OUTPUTS {
+                sixteen[row * OUTPUTS + output] = sums[row][output];
+            }
+        }
+        let mut folds = [0.0; LANES];
+        L::fold_each(sixteen).store(&mut folds);
+        out.as_flattened_mut().copy_from_slice(&folds);
+    } else {
+        for row in 0..ROWS {
+            out[row] = folds(sums[row]);
+        }
+    }
+    out
+}

@@ -1,0 +1,78 @@
+//! What a person may choose of the CPU backend, and why a choice is refused.
+
+use crate::simd::{Isa, IsaLevel};
+use crate::threads::{allowed_cpus, default_threads};
+
+/// Threads for each processor that may be asked for; more could only wait for one another.
+const THREADS_PER_CPU_MAX: usize = 4;
+
+/// The choices; what is `None` is found out from the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuOptions {
+    /// Threads, the caller's included: by default one a physical core that the process may use.
+    pub threads: Option<usize>,
+    /// The instruction set: by default the fastest that the processor has.
+    pub isa: Option<IsaLevel>,
+}
+
+/// Why the backend can't be started as asked.
+#[derive(Debug, thiserror::Error)]
+pub enum CpuError {
+    /// No thread can compute nothing.
+    #[error("0 threads were asked for; ask for 1 or more, or leave it to the machine, which has {default}")]
+    NoThreads {
+        /// What it would be by default.
+        default: usize,
+    },
+    /// More threads than could ever gain.
+    #[error(
+        "{asked} threads were asked for; this process may use {cpus} processors, so at most {most} threads"
+    )]
+    TooManyThreads {
+        /// What was asked for.
+        asked: usize,
+        /// Processors of the affinity mask.
+        cpus: usize,
+        /// What is accepted.
+        most: usize,
+    },
+    /// The processor lacks an instruction set.
+    #[error("this processor has no `{asked}` instructions; it has {available}")]
+    MissingIsa {
+        /// What was asked for.
+        asked: IsaLevel,
+        /// What could be asked for, best last.
+        available: String,
+    },
+    /// The system refuses to start threads.
+    #[error("can't start {threads} threads: {source}")]
+    Spawn {
+        /// How many.
+        threads: usize,
+        /// Why not.
+        source: std::io::Error,
+    },
+}
+
+impl CpuOptions {
+    /// The number of threads to start.
+    pub(crate) fn checked_threads(&self) -> Result<usize, CpuError> {
+        let cpus = allowed_cpus();
+        let most = cpus * THREADS_PER_CPU_MAX;
+        match self.threads {
+            None => Ok(default_threads()),
+            Some(0) => Err(CpuError::NoThreads { default: default_threads() }),
+            Some(asked) if asked > most => Err(CpuError::TooManyThreads { asked, cpus, most }),
+            Some(asked) => Ok(asked),
+        }
+    }
+
+    /// The instructions to use.
+    pub(crate) fn checked_isa(&self) -> Result<Isa, CpuError> {
+        let Some(asked) = self.isa else { return Ok(Isa::best()) };
+        Isa::new(asked).ok_or_else(|| {
+            let names: Vec<String> = IsaLevel::available().map(|level| format!("`{level}`")).collect();
+            CpuError::MissingIsa { asked, available: names.join(", ") }
+        })
+    }
+}

@@ -1,0 +1,196 @@
+//! A compiled program: its weights found, its values given places in memory, its steps run at once.
+//!
+//! `submit` runs the forward pass on the team and returns when it is done; `sample` draws on the host, as
+//! `ops::step` and `ops::sampling` say. In a steady decode step no value's memory is allocated anew.
+
+mod memory;
+mod run;
+mod stateful;
+mod values;
+
+use crate::backend::{Machine, unknown, unsupported};
+use crate::kernels::rope::Angles;
+use crate::state::{CpuState, Kept};
+use crate::weights::{CpuWeights, Weight};
+use gannet_ops::step::{PendingStep, StepMemory, answer, resolve};
+use gannet_ops::{
+    Batch, BatchLimits, DeviceError, Interrupter, NodeObserver, Op, Plan, Program, RopeTable, SampleRows,
+    State, StepId, StepOutput, WeightRole, Weights, verify,
+};
+use run::Run;
+use std::collections::HashMap;
+use std::sync::Arc;
+use values::{KeptValues, Values};
+
+/// A program that is ready to run.
+pub(crate) struct CpuPlan {
+    machine: Arc<Machine>,
+    program: Program,
+    weights: Vec<Arc<Weight>>,
+    limits: BatchLimits,
+    values: Values,
+    /// The angles of each distinct rope.
+    ropes: Vec<(Arc<RopeTable>, Angles)>,
+    pending: HashMap<StepId, PendingStep<KeptValues>>,
+    /// Memory of steps that were waited for, for the next ones.
+    spare: Vec<KeptValues>,
+    interrupter: Interrupter,
+}
+
+impl CpuPlan {
+    pub(crate) fn new(
+        machine: &Arc<Machine>,
+        program: &Program,
+        weights: &dyn Weights,
+        limits: &BatchLimits,
+    ) -> Result<Self, DeviceError> {
+        verify(program).map_err(|error| unsupported(&program.name, error.to_string()))?;
+        Ok(Self {
+            machine: Arc::clone(machine),
+            weights: find_weights(program, weights)?,
+            limits: *limits,
+            values: Values::new(program, limits)?,
+            ropes: ropes(program),
+            pending: HashMap::new(),
+            spare: Vec::new(),
+            interrupter: Interrupter::default(),
+            program: program.clone(),
+        })
+    }
+
+    fn run(
+        &mut self,
+        batch: &Batch,
+        state: &mut dyn State,
+        observe: &mut Option<&mut NodeObserver<'_>>,
+    ) -> Result<StepId, DeviceError> {
+        batch.check(&self.program.state)?;
+        self.check_limits(batch)?;
+        let state = CpuState::ours(state, &self.program)?;
+        let resolved = resolve(batch, &state.steps)?;
+        let step = self.machine.next_step();
+        let kept = self.forward(&resolved.batch, state, observe)?;
+        let output = answer(&self.program, &resolved.batch, &self.values)?;
+        state.steps.remember(StepMemory::new(step, batch, kept));
+        let mut values = self.spare.pop().unwrap_or_default();
+        values.keep(&self.program, &resolved.batch, &self.values);
+        self.pending.insert(step, PendingStep::new(resolved, values, output));
+        Ok(step)
+    }
+
+    /// Runs the nodes before sampling.
+    fn forward(
+        &mut self,
+        batch: &Batch,
+        state: &mut CpuState,
+        observe: &mut Option<&mut NodeObserver<'_>>,
+    ) -> Result<Kept, DeviceError> {
+        let Self { machine, program, weights, values, ropes, interrupter, .. } = self;
+        machine.with_crew(|crew| {
+            let mut run = Run::new(program, weights, (batch, ropes), state, values, crew)?;
+            for (place, node) in program.nodes[..program.sampling_start()].iter().enumerate() {
+                if interrupter.take() {
+                    return Err(DeviceError::Interrupted);
+                }
+                run.node(node)?;
+                if let Some(observe) = observe {
+                    run.show(place, node, observe);
+                }
+            }
+            Ok(run.finish())
+        })
+    }
+
+    fn check_limits(&self, batch: &Batch) -> Result<(), DeviceError> {
+        let BatchLimits { rows, sequences, outputs, .. } = self.limits;
+        let found = [
+            ("row", batch.rows.len(), rows),
+            ("sequence", batch.sequences.len(), sequences),
+            ("output", batch.outputs.len(), outputs),
+        ];
+        match found.into_iter().find(|(_, found, most)| found > most) {
+            Some((what, found, most)) => Err(unknown(
+                what,
+                found as u64 - 1,
+                format!("the plan was compiled for at most {most} a batch"),
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Plan for CpuPlan {
+    fn submit(&mut self, batch: &Batch, state: &mut dyn State) -> Result<StepId, DeviceError> {
+        self.run(batch, state, &mut None)
+    }
+
+    fn submit_traced(
+        &mut self,
+        batch: &Batch,
+        state: &mut dyn State,
+        observe: &mut NodeObserver<'_>,
+    ) -> Result<StepId, DeviceError> {
+        self.run(batch, state, &mut Some(observe))
+    }
+
+    fn sample(&mut self, step: StepId, rows: &SampleRows, state: &mut dyn State) -> Result<(), DeviceError> {
+        if self.interrupter.take() {
+            return Err(DeviceError::Interrupted);
+        }
+        let state = CpuState::ours(state, &self.program)?;
+        let pending = self.pending.get_mut(&step).ok_or_else(|| not_pending(step))?;
+        let sampled = pending.sample(&self.program, rows, &mut state.histories)?;
+        state.steps.get_mut(step)?.sampled = Some(sampled);
+        Ok(())
+    }
+
+    fn wait(&mut self, step: StepId) -> Result<StepOutput, DeviceError> {
+        self.pending.get(&step).ok_or_else(|| not_pending(step))?.check_finished(step)?;
+        let pending = self.pending.remove(&step).expect("it was found above");
+        let (output, values) = pending.finish();
+        self.spare.push(values);
+        Ok(output)
+    }
+
+    fn interrupter(&self) -> Interrupter {
+        self.interrupter.clone()
+    }
+}
+
+fn not_pending(step: StepId) -> DeviceError {
+    unknown("step", step.0, "it was not submitted to this plan, or was waited for")
+}
+
+/// The uploaded weight of each that the program reads, in memory as its role needs it.
+fn find_weights(program: &Program, weights: &dyn Weights) -> Result<Vec<Arc<Weight>>, DeviceError> {
+    let ours = weights.as_any().downcast_ref::<CpuWeights>();
+    let ours =
+        ours.ok_or_else(|| unsupported(&program.name, "the weights were uploaded to another backend"))?;
+    let find = |used: &gannet_ops::WeightUse| {
+        let weight = ours.get(used)?;
+        let is_vector = matches!(used.role, WeightRole::Vector | WeightRole::Convolution);
+        if is_vector == matches!(*weight, Weight::Vector(_)) {
+            return Ok(weight);
+        }
+        Err(unsupported(&program.name, format!("weight `{}` was uploaded for another role", used.name)))
+    };
+    program.weights.iter().map(find).collect()
+}
+
+/// The distinct ropes of a program.
+fn ropes(program: &Program) -> Vec<(Arc<RopeTable>, Angles)> {
+    let mut found: Vec<(Arc<RopeTable>, Angles)> = Vec::new();
+    for node in &program.nodes {
+        if let Op::Rope(rope) = &node.op
+            && !found.iter().any(|(table, _)| is_same(table, &rope.table))
+        {
+            found.push((Arc::clone(&rope.table), Angles::default()));
+        }
+    }
+    found
+}
+
+/// Whether two tables have the same angles. Layers usually share one.
+fn is_same(a: &Arc<RopeTable>, b: &Arc<RopeTable>) -> bool {
+    Arc::ptr_eq(a, b) || a == b
+}

@@ -1,0 +1,147 @@
+//! The values of a step while it runs, and those that outlive its forward pass.
+
+use super::memory::MemoryPlan;
+use crate::memory::Buffer;
+use gannet_ops::step::StepValues;
+use gannet_ops::{Batch, BatchLimits, DeviceError, Element, Node, Program, Value, ValueId};
+
+/// All values of a program; the memory stays from step to step.
+pub(super) struct Values {
+    types: Vec<Value>,
+    buffer_of: Vec<Option<usize>>,
+    buffers: Vec<Buffer>,
+    /// For each value of ids.
+    ids: Vec<Vec<Option<u32>>>,
+    /// Rows of each value in this step.
+    rows: Vec<usize>,
+}
+
+impl Values {
+    pub(super) fn new(program: &Program, limits: &BatchLimits) -> Result<Self, DeviceError> {
+        let MemoryPlan { buffer_of, bytes } = MemoryPlan::new(program, limits);
+        let what = || format!("values of program `{}`", program.name);
+        Ok(Self {
+            types: program.values.clone(),
+            buffer_of,
+            buffers: bytes.into_iter().map(|bytes| Buffer::zeroed(bytes, what)).collect::<Result<_, _>>()?,
+            ids: vec![Vec::new(); program.values.len()],
+            rows: vec![0; program.values.len()],
+        })
+    }
+
+    pub(super) fn of(&self, id: ValueId) -> Value {
+        self.types[id.0 as usize]
+    }
+
+    /// Rows of a value in this step.
+    pub(super) fn rows(&self, id: ValueId) -> usize {
+        self.rows[id.0 as usize]
+    }
+
+    /// `[rows, width]`.
+    pub(super) fn numbers(&self, id: ValueId) -> &[f32] {
+        let elements = self.rows(id) * self.of(id).width;
+        &self.buffers[self.buffer(id)].as_slice()[..elements]
+    }
+
+    /// A value of ids.
+    pub(super) fn ids_mut(&mut self, id: ValueId) -> &mut Vec<Option<u32>> {
+        &mut self.ids[id.0 as usize]
+    }
+
+    /// Takes a value's buffer out, to be written while others are read; it has room for so many rows.
+    pub(super) fn take(&mut self, id: ValueId, rows: usize) -> Result<Buffer, DeviceError> {
+        self.rows[id.0 as usize] = rows;
+        let needed = rows * self.of(id).width * size_of::<f32>();
+        let place = self.buffer(id);
+        let buffer = std::mem::take(&mut self.buffers[place]);
+        if buffer.bytes() >= needed {
+            Ok(buffer)
+        } else {
+            Buffer::zeroed(needed, || "a captured value".to_owned())
+        }
+    }
+
+    /// Puts a value's buffer back.
+    pub(super) fn put(&mut self, id: ValueId, buffer: Buffer) {
+        let place = self.buffer(id);
+        self.buffers[place] = buffer;
+    }
+
+    fn buffer(&self, id: ValueId) -> usize {
+        self.buffer_of[id.0 as usize].expect("the verifier saw numbers here")
+    }
+}
+
+impl StepValues for Values {
+    fn row(&self, value: ValueId, row: usize) -> &[f32] {
+        let width = self.of(value).width;
+        &self.numbers(value)[row * width..][..width]
+    }
+
+    fn ids(&self, value: ValueId) -> &[Option<u32>] {
+        &self.ids[value.0 as usize]
+    }
+
+    fn keep_ids(&mut self, value: ValueId, ids: Vec<Option<u32>>) {
+        self.ids[value.0 as usize] = ids;
+    }
+}
+
+/// Copies of the values that sampling reads, while the plan's own serve the next step.
+#[derive(Default)]
+pub(super) struct KeptValues {
+    numbers: Vec<(ValueId, usize, Vec<f32>)>,
+    ids: Vec<(ValueId, Vec<Option<u32>>)>,
+}
+
+impl KeptValues {
+    /// Keeps what the nodes from [`Program::sampling_start`] on read, and what the program returns of ids.
+    pub(super) fn keep(&mut self, program: &Program, batch: &Batch, values: &Values) {
+        self.ids.clear();
+        let is_drawn = batch.outputs.iter().any(|output| output.want.token || output.want.logprobs.is_some());
+        let mut kept = 0;
+        let is_ids = |id: &ValueId| values.of(*id).element == Element::Id;
+        let returned = program.outputs.iter().map(|(_, id)| *id).filter(is_ids);
+        let later = program.nodes[program.sampling_start()..].iter();
+        for id in later.flat_map(|node: &Node| node.inputs.iter().copied()).chain(returned) {
+            match values.of(id).element {
+                Element::Id => self.keep_ids(id, values.ids(id).to_vec()),
+                Element::F32 if is_drawn && !self.numbers[..kept].iter().any(|(known, ..)| *known == id) => {
+                    self.keep_numbers(kept, id, values);
+                    kept += 1;
+                }
+                Element::F32 => {}
+            }
+        }
+        self.numbers.truncate(kept);
+    }
+
+    /// Keeps a value as number `place`, in the memory of the one that was there.
+    fn keep_numbers(&mut self, place: usize, id: ValueId, values: &Values) {
+        if self.numbers.len() == place {
+            self.numbers.push((id, 0, Vec::new()));
+        }
+        let (known, width, data) = &mut self.numbers[place];
+        (*known, *width) = (id, values.of(id).width);
+        data.clear();
+        data.extend_from_slice(values.numbers(id));
+    }
+}
+
+impl StepValues for KeptValues {
+    fn row(&self, value: ValueId, row: usize) -> &[f32] {
+        let kept = self.numbers.iter().find(|(id, ..)| *id == value);
+        let (_, width, data) = kept.expect("what sampling reads was kept");
+        &data[row * width..][..*width]
+    }
+
+    fn ids(&self, value: ValueId) -> &[Option<u32>] {
+        self.ids.iter().find(|(id, _)| *id == value).map_or(&[], |(_, ids)| ids)
+    }
+
+    fn keep_ids(&mut self, value: ValueId, ids: Vec<Option<u32>>) {
+        self.ids.retain(|(id, _)| *id != value);
+        self.ids.push((value, ids));
+    }
+}

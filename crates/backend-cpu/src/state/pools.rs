@@ -1,0 +1,121 @@
+//! The pages of each group: one buffer a group, a page after the other, in each the group's layers in order.
+
+use crate::backend::unknown;
+use crate::kernels::pages::{LayerPages, Sequence};
+use crate::memory::Buffer;
+use gannet_ops::{
+    Budget, DeviceError, GroupId, PAGE_TOKENS, PageId, PagedLayout, StateEntry, StateId, StateLayout,
+};
+use std::ops::Range;
+
+pub(crate) struct Pools {
+    groups: Vec<Pool>,
+    /// For each entry of the layout, its sizes and where it starts in a page; `None` for a recurrent one.
+    layers: Vec<Option<(PagedLayout, usize)>>,
+}
+
+struct Pool {
+    pages: u32,
+    page_bytes: usize,
+    buffer: Buffer,
+}
+
+impl Pools {
+    pub(crate) fn new(layout: &StateLayout, budget: &Budget) -> Result<Self, DeviceError> {
+        let mut groups = Vec::new();
+        for (number, group) in layout.groups.iter().enumerate() {
+            let pages = budget.pages.get(number).copied();
+            let pages = pages
+                .ok_or_else(|| unknown("page group", number as u64, "the budget has no pages for it"))?;
+            let page_bytes = layout.page_bytes(GroupId(number as u32));
+            let bytes = page_bytes.saturating_mul(pages as usize);
+            let buffer = Buffer::zeroed(bytes, || format!("{pages} pages of group `{}`", group.name))?;
+            groups.push(Pool { pages, page_bytes, buffer });
+        }
+        let mut ends = vec![0; groups.len()];
+        let mut layer = |entry: &StateEntry| match entry {
+            StateEntry::Recurrent(_) => Ok(None),
+            StateEntry::Paged(paged) => {
+                let group = paged.group.0;
+                let end = ends.get_mut(group as usize);
+                let end = end.ok_or_else(|| unknown("page group", group, "the layout has fewer"))?;
+                let start = *end;
+                *end += paged.page_bytes();
+                Ok(Some((paged.clone(), start)))
+            }
+        };
+        let layers = layout.entries.iter().map(&mut layer).collect::<Result<_, DeviceError>>()?;
+        Ok(Self { groups, layers })
+    }
+
+    /// One layer's keys and values.
+    pub(crate) fn layer(&self, state: StateId) -> LayerPages<'_> {
+        let (layout, offset) = self.place(state);
+        let pool = &self.groups[layout.group.0 as usize];
+        LayerPages { layout, bytes: pool.buffer.as_slice(), page_bytes: pool.page_bytes, offset: *offset }
+    }
+
+    /// One layer's keys and values, to be written: its sizes, the bytes of a page, where it starts in one, and all pages.
+    pub(crate) fn layer_mut(&mut self, state: StateId) -> (PagedLayout, (usize, usize), &mut [u8]) {
+        let (layout, offset) = self.place(state).clone();
+        let pool = &mut self.groups[layout.group.0 as usize];
+        let places = (pool.page_bytes, offset);
+        (layout, places, pool.buffer.as_mut_slice())
+    }
+
+    /// The group that an entry lives in.
+    pub(crate) fn group(&self, state: StateId) -> usize {
+        self.place(state).0.group.0 as usize
+    }
+
+    /// Checks that a sequence lists pages of a group for some of its indices, and that these exist.
+    pub(crate) fn check(
+        &self,
+        group: usize,
+        sequence: &Sequence<'_>,
+        indices: Range<usize>,
+    ) -> Result<(), DeviceError> {
+        if indices.is_empty() {
+            return Ok(());
+        }
+        let listed = sequence.released..sequence.released + sequence.pages.len();
+        let (first, last) = (indices.start / PAGE_TOKENS, (indices.end - 1) / PAGE_TOKENS);
+        if first < listed.start || last >= listed.end {
+            let index = if first < listed.start { indices.start } else { indices.end - 1 };
+            let reason = format!("the table lists pages {listed:?} of the sequence");
+            return Err(unknown("page with the token at index", index as u64, reason));
+        }
+        let pages = &sequence.pages[first - listed.start..=last - listed.start];
+        pages.iter().try_for_each(|page| self.groups[group].check(*page))
+    }
+
+    pub(crate) fn copy(&mut self, group: GroupId, copies: &[(PageId, PageId)]) -> Result<(), DeviceError> {
+        let groups = self.groups.len();
+        let pool = self.groups.get_mut(group.0 as usize);
+        let pool = pool.ok_or_else(|| unknown("page group", group.0, format!("there are {groups}")))?;
+        for (from, to) in copies {
+            pool.check(*from)?;
+            pool.check(*to)?;
+            let (from, to, bytes) = (from.0 as usize, to.0 as usize, pool.page_bytes);
+            pool.buffer.as_mut_slice::<u8>().copy_within(from * bytes..(from + 1) * bytes, to * bytes);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.groups.iter().map(|pool| pool.buffer.bytes()).sum()
+    }
+
+    fn place(&self, state: StateId) -> &(PagedLayout, usize) {
+        self.layers[state.0 as usize].as_ref().expect("the verifier saw a paged entry here")
+    }
+}
+
+impl Pool {
+    fn check(&self, page: PageId) -> Result<(), DeviceError> {
+        if page.0 < self.pages {
+            return Ok(());
+        }
+        Err(unknown("page", page.0, format!("its group has {} pages", self.pages)))
+    }
+}

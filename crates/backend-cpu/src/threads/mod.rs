@@ -1,0 +1,211 @@
+//! The thread team: a fixed number of members that run one piece of work together, the caller among them.
+//!
+//! One team a backend, used in turns: [`Team::turn`] waits until no other plan runs. Work is cut into parts that
+//! don't depend on the number of members, and a member takes the next part that is left; so threads decide who
+//! computes a part, never what it computes.
+//!
+//! Invariants: a member between two pieces of work spins for [`gate::SPIN`], then sleeps; an idle team uses no
+//! processor time. [`Turn`] returns only when every member has finished, so work may borrow from its caller.
+//!
+//! Knows no operation.
+
+mod available;
+mod gate;
+mod split;
+
+pub(crate) use available::{allowed_cpus, default_threads};
+pub(crate) use split::Columns;
+
+use gate::Gate;
+use std::cell::UnsafeCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// Work for each member, by its number. The lifetime is that of the call to [`Turn::run`].
+type Work<'a> = dyn Fn(usize) + Sync + 'a;
+
+/// What the members share.
+struct Shared {
+    /// Counts pieces of work; a new number wakes the members.
+    start: Gate,
+    /// Members that still run the present piece, the caller not counted.
+    running: Gate,
+    /// The present piece; `None` tells the members to end.
+    work: UnsafeCell<Option<&'static Work<'static>>>,
+    /// What a member panicked with.
+    panic: Mutex<Option<Box<dyn std::any::Any + Send>>>,
+}
+
+// SAFETY: `work` is written by the holder of the turn alone, while no member runs (`running` is 0), and read by
+// members only after `start` was advanced, which orders the write before the read.
+unsafe impl Sync for Shared {}
+
+/// A persistent team of threads.
+pub(crate) struct Team {
+    shared: Arc<Shared>,
+    turn: Mutex<()>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+impl Team {
+    /// Starts `members - 1` threads; the caller of each piece of work is the first member.
+    pub(crate) fn start(members: usize) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            start: Gate::new(0),
+            running: Gate::new(0),
+            work: UnsafeCell::new(None),
+            panic: Mutex::new(None),
+        });
+        let mut team = Self { shared, turn: Mutex::new(()), handles: Vec::new() };
+        for member in 1..members {
+            let shared = Arc::clone(&team.shared);
+            let thread = std::thread::Builder::new().name(format!("gannet-cpu-{member}"));
+            team.handles.push(thread.spawn(move || member_loop(member, &shared))?);
+        }
+        Ok(team)
+    }
+
+    /// Threads that work at once.
+    pub(crate) fn members(&self) -> usize {
+        self.handles.len() + 1
+    }
+
+    /// Waits until nobody else uses the team.
+    pub(crate) fn turn(&self) -> Turn<'_> {
+        // A panic inside a turn leaves the team as it was: `run` returns or unwinds with all members at rest.
+        let guard = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        Turn { team: self, _guard: guard }
+    }
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        // SAFETY: `&mut self` means that no turn is held, so no member runs and nobody else writes.
+        unsafe { *self.shared.work.get() = None };
+        self.shared.start.advance();
+        for handle in self.handles.drain(..) {
+            // A member catches what its work panics with, so joining can't fail.
+            let _ = handle.join();
+        }
+    }
+}
+
+/// The right to use the team.
+pub(crate) struct Turn<'a> {
+    team: &'a Team,
+    _guard: MutexGuard<'a, ()>,
+}
+
+impl Turn<'_> {
+    pub(crate) fn members(&self) -> usize {
+        self.team.members()
+    }
+
+    /// Calls `work` once on each member and returns when all have finished.
+    fn run(&mut self, work: &Work<'_>) {
+        let shared = &*self.team.shared;
+        let others = self.team.handles.len() as u32;
+        // SAFETY: the lifetime is extended for the members, and this function returns, or unwinds, only after
+        // `running` is 0: no member holds the reference then. The turn is held and no member runs, so nobody else
+        // accesses `work`.
+        unsafe { *shared.work.get() = Some(std::mem::transmute::<&Work<'_>, &'static Work<'static>>(work)) };
+        shared.running.set(others);
+        shared.start.advance();
+        let own = catch_unwind(AssertUnwindSafe(|| work(0)));
+        shared.running.wait(|left| left == 0);
+        let panic = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(payload) = own.err().or(panic) {
+            resume_unwind(payload);
+        }
+    }
+}
+
+fn member_loop(member: usize, shared: &Shared) {
+    let mut seen = 0;
+    loop {
+        seen = shared.start.wait(|number| number != seen);
+        // SAFETY: `start` was advanced after `work` was written, and it is not written again before this member
+        // has taken itself off `running`.
+        let Some(work) = (unsafe { *shared.work.get() }) else { return };
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| work(member))) {
+            *shared.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
+        }
+        shared.running.take_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn each_part_is_done_once_by_any_number_of_members() {
+        for members in [1, 2, 3, 5] {
+            let team = Team::start(members).expect("threads can be started");
+            let mut turn = team.turn();
+            for parts in [0, 1, 2, 7, 100] {
+                let counts: Vec<AtomicUsize> = (0..parts).map(|_| AtomicUsize::new(0)).collect();
+                turn.each_member(parts, |_, part| {
+                    counts[part].fetch_add(1, Ordering::Relaxed);
+                });
+                assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 1), "{members} {parts}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_panic_in_a_part_reaches_the_caller_and_leaves_the_team_usable() {
+        let team = Team::start(3).expect("threads can be started");
+        let failed = catch_unwind(AssertUnwindSafe(|| {
+            team.turn().each_member(10, |_, part| assert!(part != 7, "part 7 fails"));
+        }));
+        assert!(failed.is_err());
+        let done = AtomicUsize::new(0);
+        team.turn().each_member(10, |_, _| {
+            done.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!(done.into_inner(), 10);
+    }
+
+    #[test]
+    fn several_callers_take_turns() {
+        let team = Team::start(2).expect("threads can be started");
+        let total = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        team.turn().each_member(5, |_, _| {
+                            total.fetch_add(1, Ordering::Relaxed);
+                        });
+                    }
+                });
+            }
+        });
+        assert_eq!(total.into_inner(), 4 * 50 * 5);
+    }
+
+    #[test]
+    fn rows_and_columns_reach_every_element() {
+        let team = Team::start(3).expect("threads can be started");
+        let mut turn = team.turn();
+        let mut out = vec![0usize; 7 * 10];
+        turn.rows(&mut out, 10, 2, &mut [(); 3], |first, rows, ()| {
+            for (i, row) in rows.chunks_mut(10).enumerate() {
+                row.fill(first + i + 1);
+            }
+        });
+        assert!((0..70).all(|i| out[i] == i / 10 + 1));
+        turn.columns(&mut out, 10, 4, &mut [(); 3], |mut columns, ()| {
+            for row in 0..7 {
+                let first = columns.range().start;
+                for (i, x) in columns.row(row).iter_mut().enumerate() {
+                    *x += 100 * (first + i);
+                }
+            }
+        });
+        assert!((0..70).all(|i| out[i] == i / 10 + 1 + 100 * (i % 10)));
+    }
+}

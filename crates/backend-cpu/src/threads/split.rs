@@ -1,0 +1,146 @@
+//! Cutting one buffer into parts that members write at the same time.
+//!
+//! Sizes of parts are the caller's, never a function of the number of members. Small work stays on the caller.
+
+use super::Turn;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+impl Turn<'_> {
+    /// Calls `work` for each run of `rows_per_part` rows of `width` elements, with the first row's number and the
+    /// scratch of the member that works on it: `scratch` has one a member.
+    pub(crate) fn rows<T: Send, S: Send>(
+        &mut self,
+        out: &mut [T],
+        width: usize,
+        rows_per_part: usize,
+        scratch: &mut [S],
+        work: impl Fn(usize, &mut [T], &mut S) + Sync,
+    ) {
+        assert!(scratch.len() >= self.members(), "a scratch for each member");
+        let part_length = (width * rows_per_part).max(1);
+        let (length, parts) = (out.len(), out.len().div_ceil(part_length));
+        let (out, scratch) = (Shared::new(out), Shared::new(scratch));
+        self.each_member(parts, |member, part| {
+            let start = part * part_length;
+            // SAFETY: parts are distinct runs of the buffer's elements, and each part is worked on once.
+            let rows = unsafe { out.run(start, part_length.min(length - start)) };
+            // SAFETY: a member works on one part at a time, so nobody else has its scratch.
+            let scratch = unsafe { &mut scratch.run(member, 1)[0] };
+            work(part * rows_per_part, rows, scratch);
+        });
+    }
+
+    /// Calls `work` for each run of `step` columns of a buffer of rows of `width`, with the scratch of the member
+    /// that works on it: `scratch` has one a member.
+    pub(crate) fn columns<T: Send, S: Send>(
+        &mut self,
+        out: &mut [T],
+        width: usize,
+        step: usize,
+        scratch: &mut [S],
+        work: impl Fn(Columns<'_, T>, &mut S) + Sync,
+    ) {
+        assert!(scratch.len() >= self.members(), "a scratch for each member");
+        assert!(width > 0 && step > 0 && out.len().is_multiple_of(width), "the buffer holds whole rows");
+        let rows = out.len() / width;
+        let (out, scratch) = (Shared::new(out), Shared::new(scratch));
+        self.each_member(width.div_ceil(step), |member, part| {
+            let range = part * step..((part + 1) * step).min(width);
+            // SAFETY: a member works on one part at a time, so nobody else has its scratch.
+            let scratch = unsafe { &mut scratch.run(member, 1)[0] };
+            work(Columns { out: &out, width, rows, range }, scratch);
+        });
+    }
+
+    /// As [`Turn::columns`], with run n of `run_length` elements of a second buffer for the part that has columns
+    /// `n * step ..`.
+    pub(crate) fn columns_and_runs<T: Send>(
+        &mut self,
+        (out, width, step): (&mut [T], usize, usize),
+        (runs, run_length): (&mut [T], usize),
+        work: impl Fn(Columns<'_, T>, &mut [T]) + Sync,
+    ) {
+        assert!(width > 0 && step > 0 && out.len().is_multiple_of(width), "the buffer holds whole rows");
+        let (rows, parts) = (out.len() / width, width.div_ceil(step));
+        let (out, runs) = (Shared::new(out), Shared::new(runs));
+        self.each_member(parts, |_, part| {
+            let range = part * step..((part + 1) * step).min(width);
+            // SAFETY: parts have distinct runs, and each part is worked on once.
+            let run = unsafe { runs.run(part * run_length, run_length) };
+            work(Columns { out: &out, width, rows, range }, run);
+        });
+    }
+
+    /// Calls `work` once for each part below `parts`, on whichever member is free, with the member's number.
+    pub(super) fn each_member(&mut self, parts: usize, work: impl Fn(usize, usize) + Sync) {
+        if parts <= 1 || self.members() == 1 {
+            (0..parts).for_each(|part| work(0, part));
+            return;
+        }
+        let next = AtomicUsize::new(0);
+        self.run(&|member| {
+            loop {
+                let part = next.fetch_add(1, Ordering::Relaxed);
+                if part >= parts {
+                    return;
+                }
+                work(member, part);
+            }
+        });
+    }
+}
+
+/// A run of columns of a buffer, for one part of the work.
+pub(crate) struct Columns<'a, T> {
+    out: &'a Shared<'a, T>,
+    width: usize,
+    rows: usize,
+    // Invariant: within the width, and no other part has any of it.
+    range: Range<usize>,
+}
+
+impl<T> Columns<'_, T> {
+    /// The columns.
+    pub(crate) fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
+    /// These columns of a row.
+    #[inline(always)]
+    pub(crate) fn row(&mut self, row: usize) -> &mut [T] {
+        assert!(row < self.rows, "the buffer has this row");
+        // SAFETY: row and columns lie within the buffer; no other part has these columns, and `&mut self` keeps this
+        // part from having them twice.
+        unsafe { self.out.run(row * self.width + self.range.start, self.range.len()) }
+    }
+}
+
+/// A borrowed buffer of which members write distinct runs.
+struct Shared<'a, T> {
+    start: *mut T,
+    length: usize,
+    borrowed: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: it gives out elements by an unsafe function alone, whose callers vouch that no two members have the same.
+unsafe impl<T: Send> Sync for Shared<'_, T> {}
+
+impl<'a, T> Shared<'a, T> {
+    fn new(buffer: &'a mut [T]) -> Self {
+        Self { start: buffer.as_mut_ptr(), length: buffer.len(), borrowed: PhantomData }
+    }
+
+    /// Some elements.
+    ///
+    /// # Safety
+    /// Nobody else has any of these elements as long as the result lives.
+    #[inline(always)]
+    #[expect(clippy::mut_from_ref, reason = "the caller vouches that runs are distinct")]
+    unsafe fn run(&self, start: usize, length: usize) -> &mut [T] {
+        assert!(start <= self.length && length <= self.length - start, "a run lies within its buffer");
+        // SAFETY: the run lies within the buffer, which is borrowed for 'a, and the caller vouches for the rest.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(start), length) }
+    }
+}

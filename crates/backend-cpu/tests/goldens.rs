@@ -1,0 +1,23 @@
+//! The committed tiny checkpoints against what the reference implementation computes from them.
+
+use gannet_backend_cpu::{CpuBackend, CpuOptions};
+use gannet_testing::goldens;
+
+fn backend() -> CpuBackend {
+    CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).expect("two threads can be started")
+}
+
+#[test]
+fn logits_are_the_references_within_tolerance() {
+    goldens::check_logits(&backend());
+}
+
+#[test]
+fn greedy_continuations_are_the_references() {
+    goldens::check_greedy(&backend());
+}
+
+#[test]
+fn chunks_and_single_tokens_give_the_bits_of_one_step() {
+    goldens::check_chunked_equals_whole(&backend());
+}

@@ -1,0 +1,59 @@
+//! The command line as types: which commands there are, and the arguments that several of them share.
+
+pub(crate) mod values;
+
+use crate::backend::BackendName;
+use crate::commands::{eval, inspect, run};
+use clap::{Args, Parser, Subcommand};
+use gannet_loader::LoadOptions;
+use std::path::PathBuf;
+
+/// An LLM inference engine: loads an open-weights model and runs it
+#[derive(Debug, Parser)]
+#[command(name = "gannet", version, after_help = "Example: gannet run model.gguf \"Why is the sky blue?\"")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(run::RunArguments),
+    Inspect(inspect::InspectArguments),
+    Eval(eval::EvalArguments),
+}
+
+/// A model and how to run it.
+#[derive(Debug, Args)]
+pub(crate) struct ModelArguments {
+    /// A .gguf file, or a folder with config.json and safetensors
+    #[arg(value_name = "MODEL")]
+    pub(crate) path: PathBuf,
+    #[command(flatten)]
+    pub(crate) device: DeviceArguments,
+}
+
+/// Where a model runs.
+#[derive(Debug, Args)]
+pub(crate) struct DeviceArguments {
+    /// What computes: the CPU's vector units, or the slow reference that defines each operation
+    #[arg(long, value_enum, default_value_t = BackendName::Cpu)]
+    pub(crate) backend: BackendName,
+    /// Threads that compute [default: one a physical core that this process may use]
+    #[arg(long, value_name = "N", value_parser = values::threads)]
+    pub(crate) threads: Option<usize>,
+}
+
+/// How much a sequence may hold.
+#[derive(Debug, Args)]
+pub(crate) struct ContextArguments {
+    /// Tokens of the longest sequence, prompt and answer together [default: the model's own, or what memory allows]
+    #[arg(long, value_name = "TOKENS", value_parser = values::token_count)]
+    pub(crate) context: Option<usize>,
+}
+
+impl ContextArguments {
+    pub(crate) fn load_options(&self) -> LoadOptions {
+        LoadOptions { context: self.context, ..LoadOptions::default() }
+    }
+}

@@ -1,0 +1,243 @@
+//! What a model is.
+
+use super::listing::{self, FormatFacts};
+use super::quantity::{self, entry, plural};
+use super::rope;
+use gannet_formats::{Checkpoint, Source};
+use gannet_loader::LoadError;
+use gannet_model::{FeedForward, LayerConfig, Mixer, Model};
+use gannet_text::chat;
+use gannet_text::text::Text;
+use gannet_text::tokenizer::TokenizerConfig;
+use serde::Serialize;
+
+/// Lines of the chat template that are shown to people.
+const TEMPLATE_LINES: usize = 3;
+/// Columns of such a line.
+const TEMPLATE_COLUMNS: usize = 90;
+
+/// What a model is.
+#[derive(Debug, Serialize)]
+pub(crate) struct Facts {
+    path: String,
+    family: &'static str,
+    parameters: u64,
+    weight_bytes: u64,
+    formats: Vec<FormatFacts>,
+    context_length: usize,
+    width: usize,
+    layers: usize,
+    windows: Vec<WindowFacts>,
+    /// The first layer in words.
+    layer: String,
+    ropes: Vec<String>,
+    vocabulary: usize,
+    tied_head: bool,
+    /// Null where there is none that works; `tokenizer_problem` says why.
+    tokenizer: Option<TokenizerFacts>,
+    tokenizer_problem: Option<String>,
+    end_tokens: Vec<EndToken>,
+    chat_template: Option<String>,
+}
+
+/// How many layers see how far.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct WindowFacts {
+    layers: usize,
+    /// Tokens; null is everything.
+    window: Option<u32>,
+}
+
+#[derive(Debug, Serialize)]
+struct TokenizerFacts {
+    kind: String,
+    tokens: usize,
+    special_tokens: usize,
+    prompt_prefix: Vec<u32>,
+}
+
+/// A token that ends an answer.
+#[derive(Debug, Serialize)]
+struct EndToken {
+    id: u32,
+    text: Option<String>,
+}
+
+impl Facts {
+    pub(crate) fn new(
+        checkpoint: &Checkpoint,
+        model: &Model,
+        text: &Result<Text, LoadError>,
+        context: usize,
+    ) -> Self {
+        let config = &model.config;
+        let known = text.as_ref().ok();
+        Self {
+            path: checkpoint.path().display().to_string(),
+            family: model.family,
+            parameters: model.parameters(),
+            weight_bytes: checkpoint.tensor_bytes() as u64,
+            formats: listing::by_format(checkpoint),
+            context_length: config.context_length,
+            width: config.width,
+            layers: config.layers.len(),
+            windows: windows(&config.layers),
+            layer: config.layers.first().map_or(String::new(), layer_text),
+            ropes: config.ropes.iter().map(|rope| rope::describe(rope, context)).collect(),
+            vocabulary: config.vocabulary,
+            tied_head: config.tied_head,
+            tokenizer: known.map(|text| tokenizer_facts(checkpoint, text)),
+            tokenizer_problem: text.as_ref().err().map(ToString::to_string),
+            end_tokens: end_tokens(model, known),
+            chat_template: known
+                .and_then(|text| text.template.as_ref())
+                .and_then(|_| template_source(checkpoint)),
+        }
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let parameters = quantity::count(self.parameters);
+        let tied = if self.tied_head { ", the head is the embedding" } else { "" };
+        let mut lines = vec![
+            entry("model", &self.path),
+            entry("family", self.family),
+            entry("parameters", &format!("{parameters} ({})", self.parameters)),
+            entry("weights", &self.weights_text()),
+            entry("context", &format!("{} tokens", self.context_length)),
+            entry("layers", &format!("{} of width {}, each with {}", self.layers, self.width, self.layer)),
+        ];
+        lines.extend(self.windows_text().map(|text| entry("windows", &text)));
+        lines.extend(self.ropes.iter().map(|rope| entry("rope", rope)));
+        lines.push(entry("vocabulary", &format!("{}{tied}", self.vocabulary)));
+        lines.push(entry("tokenizer", &self.tokenizer_text()));
+        lines.push(entry("end tokens", &self.end_tokens_text()));
+        lines.extend(match &self.chat_template {
+            Some(template) => template_lines(template),
+            None => vec![entry("chat template", "none")],
+        });
+        lines
+    }
+
+    fn weights_text(&self) -> String {
+        let part = |sum: &FormatFacts| {
+            format!("{} {} in {}", sum.format, quantity::bytes(sum.bytes), plural(sum.tensors, "tensor"))
+        };
+        let parts: Vec<String> = self.formats.iter().map(part).collect();
+        format!("{}: {}", quantity::bytes(self.weight_bytes), parts.join(", "))
+    }
+
+    /// Nothing where all layers see everything.
+    fn windows_text(&self) -> Option<String> {
+        let part = |WindowFacts { layers, window }: &WindowFacts| match window {
+            Some(tokens) => format!("{} of {tokens} tokens", plural(*layers, "layer")),
+            None => format!("{} of everything", plural(*layers, "layer")),
+        };
+        let is_needed = self.windows.iter().any(|part| part.window.is_some());
+        is_needed.then(|| self.windows.iter().map(part).collect::<Vec<_>>().join(", "))
+    }
+
+    fn tokenizer_text(&self) -> String {
+        match (&self.tokenizer, &self.tokenizer_problem) {
+            (Some(tokenizer), _) => {
+                let TokenizerFacts { kind, tokens, special_tokens, prompt_prefix } = tokenizer;
+                let prefix = match prompt_prefix.as_slice() {
+                    [] => "nothing before a text".to_owned(),
+                    ids => format!("{ids:?} before a text"),
+                };
+                format!("{kind}, {tokens} tokens, {special_tokens} of them special, {prefix}")
+            }
+            (None, problem) => format!("none: {}", problem.as_deref().unwrap_or("the files hold none")),
+        }
+    }
+
+    fn end_tokens_text(&self) -> String {
+        let token = |token: &EndToken| match &token.text {
+            Some(text) => format!("{} `{}`", token.id, text.escape_debug()),
+            None => token.id.to_string(),
+        };
+        let tokens: Vec<String> = self.end_tokens.iter().map(token).collect();
+        if tokens.is_empty() { "none".to_owned() } else { tokens.join(", ") }
+    }
+}
+
+/// The template's text, of a checkpoint whose template works.
+fn template_source(checkpoint: &Checkpoint) -> Option<String> {
+    match &checkpoint.source {
+        Source::Gguf(metadata) => {
+            metadata.opt_str("tokenizer.chat_template").ok().flatten().map(str::to_owned)
+        }
+        Source::HuggingFace(files) => files.chat_template.clone().or_else(|| {
+            let config = TokenizerConfig::from_json(files.tokenizer_config.as_deref()?.as_bytes()).ok()?;
+            chat::from_config(&config.chat_template?).ok().map(|sources| sources.plain)
+        }),
+    }
+}
+
+fn tokenizer_facts(checkpoint: &Checkpoint, text: &Text) -> TokenizerFacts {
+    let kind = match &checkpoint.source {
+        Source::HuggingFace(_) => "tokenizer.json".to_owned(),
+        Source::Gguf(metadata) => {
+            let named = |key| metadata.opt_str(key).ok().flatten();
+            let parts = [named("tokenizer.ggml.model"), named("tokenizer.ggml.pre")];
+            parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+        }
+    };
+    let tokenizer = &text.tokenizer;
+    TokenizerFacts {
+        kind,
+        tokens: tokenizer.vocabulary_size(),
+        special_tokens: tokenizer.special_ids().len(),
+        prompt_prefix: tokenizer.prompt_prefix().to_vec(),
+    }
+}
+
+fn end_tokens(model: &Model, text: Option<&Text>) -> Vec<EndToken> {
+    let ids = crate::commands::end_token_ids(model, text);
+    let spelled = |id: u32| text.and_then(|text| text.tokenizer.token_text(id));
+    ids.into_iter().map(|id| EndToken { id: id.0, text: spelled(id.0) }).collect()
+}
+
+/// In the order in which the first layer of each comes.
+fn windows(layers: &[LayerConfig]) -> Vec<WindowFacts> {
+    let mut windows: Vec<WindowFacts> = Vec::new();
+    for layer in layers {
+        let Mixer::Attention(attention) = &layer.mixer;
+        match windows.iter_mut().find(|known| known.window == attention.window) {
+            Some(known) => known.layers += 1,
+            None => windows.push(WindowFacts { layers: 1, window: attention.window }),
+        }
+    }
+    windows
+}
+
+fn layer_text(layer: &LayerConfig) -> String {
+    let Mixer::Attention(attention) = &layer.mixer;
+    let FeedForward::Gated(gated) = &layer.feed_forward;
+    format!(
+        "{} heads of {}, {} of keys and values, and a feed-forward of {}",
+        attention.heads, attention.head_dim, attention.kv_heads, gated.width
+    )
+}
+
+fn template_lines(template: &str) -> Vec<String> {
+    let mut lines = vec![entry("chat template", &format!("{} bytes", template.len()))];
+    let shorten = |line: &str| match line.char_indices().nth(TEMPLATE_COLUMNS) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line.to_owned(),
+    };
+    lines.extend(template.lines().take(TEMPLATE_LINES).map(|line| entry("", &shorten(line))));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_is_shown_by_its_first_lines() {
+        let template = format!("{}\nb\nc\nd\n", "é".repeat(200));
+        let lines = template_lines(&template);
+        assert_eq!(lines.len(), 1 + TEMPLATE_LINES);
+        assert!(lines[1].ends_with("é..."));
+    }
+}

@@ -1,0 +1,121 @@
+//! `gannet inspect`: what a model is, what it needs and what it does, without reading its weights.
+
+mod facts;
+mod listing;
+mod memory;
+mod program;
+mod quantity;
+mod rope;
+
+use crate::arguments::ContextArguments;
+use crate::failure::Failure;
+use crate::output;
+use clap::Args;
+use facts::Facts;
+use gannet_formats::Checkpoint;
+use gannet_loader::Opened;
+use gannet_model::{Model, ProgramOptions};
+use memory::MemoryFacts;
+use program::ProgramFacts;
+use serde::Serialize;
+use std::path::PathBuf;
+
+const HELP: &str = "\
+Examples:
+  gannet inspect model.gguf
+  gannet inspect folder --context 8192 --json
+  gannet inspect model.gguf --program";
+
+/// Say what a model is, what it needs and what it does
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub(crate) struct InspectArguments {
+    /// A .gguf file, or a folder with config.json and safetensors
+    #[arg(value_name = "MODEL")]
+    path: PathBuf,
+    /// List the tensors with format, shape and size
+    #[arg(long)]
+    tensors: bool,
+    /// Print the program with shapes, operations, bytes and what bounds each op
+    #[arg(long)]
+    program: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    context: ContextArguments,
+}
+
+/// Everything that was asked for.
+#[derive(Serialize)]
+struct Inspection {
+    #[serde(flatten)]
+    facts: Facts,
+    memory: MemoryFacts,
+    warnings: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tensors: Option<Vec<listing::TensorFacts>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    program: Option<ProgramFacts>,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &InspectArguments) -> Result<(), Failure> {
+    let inspection = inspect(arguments)?;
+    if arguments.json { output::show_json(&inspection) } else { output::show(&inspection.text()) }
+}
+
+fn inspect(arguments: &InspectArguments) -> Result<Inspection, Failure> {
+    let Opened { checkpoint, model, text } = gannet_loader::open(&arguments.path)?;
+    let memory = MemoryFacts::plan(&model, &checkpoint, &arguments.context.load_options())?;
+    let options = ProgramOptions { context: memory.context, kv_format: memory.kv_format };
+    let program = match arguments.program {
+        true => Some(ProgramFacts::new(&model, &checkpoint, &options)?),
+        false => None,
+    };
+    let mut warnings = warnings(&model, &checkpoint);
+    warnings.extend(memory.warning());
+    Ok(Inspection {
+        facts: Facts::new(&checkpoint, &model, &text, memory.context),
+        warnings,
+        memory,
+        tensors: arguments.tensors.then(|| listing::tensors(&checkpoint)),
+        program,
+    })
+}
+
+/// What keeps the model from running, or may be a sign that it is not what it seems.
+fn warnings(model: &Model, checkpoint: &Checkpoint) -> Vec<String> {
+    let unsupported = checkpoint.unsupported();
+    let mut warnings: Vec<String> = unsupported
+        .map(|tensor| {
+            format!("tensor `{}` has the type {}, which is not supported", tensor.name, tensor.kind)
+        })
+        .collect();
+    match model.weights(checkpoint) {
+        Ok(weights) => {
+            warnings.extend(
+                weights.unused().iter().map(|name| format!("tensor `{name}` is not read by the program")),
+            );
+        }
+        Err(error) => warnings.push(format!("this model can't run: {error}")),
+    }
+    warnings
+}
+
+impl Inspection {
+    fn text(&self) -> String {
+        let mut lines = self.facts.lines();
+        lines.extend(self.memory.lines());
+        lines.extend(self.warnings.iter().map(|warning| quantity::entry("warning", warning)));
+        if let Some(tensors) = &self.tensors {
+            lines.push(String::new());
+            lines.extend(listing::lines(tensors));
+        }
+        if let Some(program) = &self.program {
+            lines.push(String::new());
+            lines.extend(program.lines());
+        }
+        lines.join("\n") + "\n"
+    }
+}

@@ -1,0 +1,40 @@
+//! The binary `gannet`: arguments in, one command runs, an exit code out.
+//!
+//! Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. An error is one line on standard error that begins
+//! with `gannet:`.
+//!
+//! Knows how people talk to the engine; knows no family, no kernel and no file format.
+
+mod arguments;
+mod backend;
+mod commands;
+mod failure;
+mod interrupt;
+mod output;
+mod progress;
+mod report;
+
+use arguments::{Arguments, Command};
+use clap::Parser;
+use commands::{eval, inspect, run};
+use failure::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let result = match Arguments::try_parse() {
+        Ok(arguments) => dispatch(&arguments.command),
+        Err(error) => Err(Failure::Parsing(error)),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn dispatch(command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::Run(arguments) => run::run(arguments),
+        Command::Inspect(arguments) => inspect::run(arguments),
+        Command::Eval(arguments) => eval::run(&arguments.command),
+    }
+}

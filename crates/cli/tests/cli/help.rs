@@ -1,0 +1,54 @@
+//! `--help` of every command, and what the parser says.
+
+use crate::support::gannet;
+
+#[test]
+fn every_command_has_help_with_an_example_of_itself() {
+    for command in ["run", "inspect", "eval", "eval logits", "eval perplexity", "eval compare"] {
+        let mut words: Vec<&str> = command.split(' ').collect();
+        words.push("--help");
+        let help = gannet(&words).succeeded();
+        assert!(help.contains("Example"), "{command}: {help}");
+        assert!(help.contains(&format!("gannet {command} ")), "{command}: {help}");
+    }
+    assert!(gannet(&["--help"]).succeeded().contains("gannet run"));
+    assert!(gannet(&["--version"]).succeeded().starts_with("gannet "));
+}
+
+#[test]
+fn a_wrong_argument_says_what_was_expected() {
+    let check =
+        |words: &str, expected: &str| gannet(&words.split(' ').collect::<Vec<_>>()).failed(2, &[expected]);
+    check("run", "<MODEL>");
+    check("walk", "walk");
+    check("run m p --temperature warm", "expected a finite number of at least 0");
+    check("run m p --temperature -1", "expected a finite number of at least 0");
+    check("run m p --top-p 0", "expected a number above 0 and up to 1");
+    check("run m p --min-p 2", "expected a number from 0 (off) to 1");
+    check("run m p --repetition-penalty 0", "expected a finite number above 0");
+    check("run m p --logit-bias 5", "expected a token id, `=` and a finite number");
+    check("run m p --threads 0", "expected a number of threads from 1");
+    check("run m p --context 0", "expected a number of tokens from 1");
+    check("run m p --max-tokens 0", "expected a number of tokens from 1");
+    check("run m --ids 1,x", "`x` is no token id");
+    check("run m p --backend gpu", "cpu, reference");
+    let without_subcommand = gannet(&["eval"]);
+    assert_eq!(without_subcommand.code, Some(2));
+    assert!(without_subcommand.stderr.contains("perplexity"), "{without_subcommand:?}");
+}
+
+#[test]
+fn contradictory_flags_are_refused() {
+    let check =
+        |words: &str, expected: &[&str]| gannet(&words.split(' ').collect::<Vec<_>>()).failed(2, expected);
+    check("run m p --ids 1", &["PROMPT", "--ids"]);
+    check("run m p --raw --system s", &["--raw", "--system"]);
+    check("run m --ids 1 --raw", &["--ids", "--raw"]);
+    check("run m --json", &["--json needs a PROMPT or --ids"]);
+    check("run m --raw", &["--raw needs a PROMPT"]);
+    check("run m", &["needs a terminal", "- to read it from standard input"]);
+    check("run m p --top-p 0.9", &["--top-p", "--temperature above 0"]);
+    check("run m p --temperature 0 --top-k 5", &["--top-k", "--temperature above 0"]);
+    check("run m p --backend reference --threads 2", &["--threads", "reference"]);
+    check("eval compare m --backend cpu --against cpu", &["expected two different backends"]);
+}

@@ -1,0 +1,99 @@
+//! What the last steps over a state leave for later ones: sampled tokens, rejected drafts, and what the backend keeps.
+
+use super::unknown;
+use crate::{Batch, DeviceError, STEPS_REMEMBERED, StepId, TokenId};
+use std::collections::VecDeque;
+
+/// The last steps over a state, oldest first; `K` is what a backend keeps of each: captured values, drafted rows.
+#[derive(Debug)]
+pub struct Steps<K> {
+    last: VecDeque<StepMemory<K>>,
+}
+
+/// What one step leaves for later ones.
+#[derive(Debug)]
+pub struct StepMemory<K> {
+    id: StepId,
+    /// Rows of each sequence.
+    rows: Vec<u32>,
+    /// What the backend keeps.
+    pub kept: K,
+    /// What sampling decided, once it has.
+    pub sampled: Option<Sampled>,
+}
+
+/// What sampling decided.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sampled {
+    /// The token of each output.
+    pub tokens: Vec<Option<TokenId>>,
+    /// Drafts of each sequence that don't stand.
+    pub rejected: Vec<u32>,
+}
+
+impl<K> StepMemory<K> {
+    /// The memory of a step over a batch.
+    pub fn new(id: StepId, batch: &Batch, kept: K) -> Self {
+        let rows = batch.sequences.iter().map(|sequence| sequence.rows.len() as u32).collect();
+        Self { id, rows, kept, sampled: None }
+    }
+
+    /// Checks how many rows of each sequence are said to stand.
+    pub fn check_accepted(&self, standing: &[u32]) -> Result<(), DeviceError> {
+        if standing.len() != self.rows.len() {
+            let reason = format!("it has {} sequences, {} were accepted", self.rows.len(), standing.len());
+            return Err(unknown("sequence of the step", standing.len() as u64, reason));
+        }
+        match standing.iter().zip(&self.rows).find(|(standing, rows)| standing > rows) {
+            Some((standing, rows)) => {
+                Err(unknown("row of a sequence of the step", *standing, format!("it has {rows} rows")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl<K> Default for Steps<K> {
+    fn default() -> Self {
+        Self { last: VecDeque::with_capacity(STEPS_REMEMBERED) }
+    }
+}
+
+impl<K> Steps<K> {
+    /// Remembers a step, and returns the one that is forgotten for it.
+    pub fn remember(&mut self, step: StepMemory<K>) -> Option<K> {
+        let forgotten = if self.last.len() == STEPS_REMEMBERED { self.last.pop_front() } else { None };
+        self.last.push_back(step);
+        forgotten.map(|step| step.kept)
+    }
+
+    /// A step that is remembered.
+    pub fn get(&self, id: StepId) -> Result<&StepMemory<K>, DeviceError> {
+        self.last.iter().find(|step| step.id == id).ok_or_else(|| forgotten(id))
+    }
+
+    /// A step that is remembered.
+    pub fn get_mut(&mut self, id: StepId) -> Result<&mut StepMemory<K>, DeviceError> {
+        self.last.iter_mut().find(|step| step.id == id).ok_or_else(|| forgotten(id))
+    }
+
+    /// The token that an output of a step sampled.
+    pub fn token(&self, id: StepId, output: u32) -> Result<TokenId, DeviceError> {
+        let token = self.sampled(id)?.tokens.get(output as usize).copied().flatten();
+        token.ok_or_else(|| unknown("output", output, format!("step {} sampled no token there", id.0)))
+    }
+
+    /// The drafts of a step's sequence that don't stand.
+    pub fn rejected(&self, id: StepId, sequence: u32) -> Result<u32, DeviceError> {
+        let rejected = self.sampled(id)?.rejected.get(sequence as usize).copied();
+        rejected.ok_or_else(|| unknown("sequence", sequence, format!("step {} has fewer", id.0)))
+    }
+
+    fn sampled(&self, id: StepId) -> Result<&Sampled, DeviceError> {
+        self.get(id)?.sampled.as_ref().ok_or_else(|| unknown("step", id.0, "it was not sampled yet"))
+    }
+}
+
+fn forgotten(id: StepId) -> DeviceError {
+    unknown("step", id.0, format!("it did not run, or not among the last {STEPS_REMEMBERED}"))
+}

@@ -1,0 +1,24 @@
+//! What every backend does on the host around a step: naming what earlier steps found, drawing, confirming drafts.
+//!
+//! A backend keeps a [`Steps`] in its state, [`resolve`]s a batch against it, runs the program's nodes up to
+//! [`crate::Program::sampling_start`], and hands the values that sampling reads to a [`PendingStep`], which runs the
+//! other nodes when the parameters of the draws come. So the meaning of a batch is written once.
+//!
+//! Knows no kernel and no memory of a device.
+
+mod memory;
+mod pending;
+mod resolve;
+mod sample;
+
+pub use memory::{Sampled, StepMemory, Steps};
+pub use pending::{PendingStep, StepValues, answer, map_ids};
+pub use resolve::{Resolved, resolve};
+pub use sample::{accept, sample};
+
+use crate::DeviceError;
+
+/// The error for something that isn't there.
+fn unknown(what: &'static str, number: impl Into<u64>, reason: impl Into<String>) -> DeviceError {
+    DeviceError::Unknown { what, number: number.into(), reason: reason.into() }
+}
