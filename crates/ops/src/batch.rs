@@ -318,7 +318,7 @@ impl Batch {
             if found.sequence as usize != sequence {
                 return Err(BatchError::WrongSequence { sequence, range, row, found: found.sequence });
             }
-            let expected = part.length.at_most() + place as u32;
+            let expected = part.length.at_most().saturating_add(place as u32);
             if found.index != expected {
                 return Err(BatchError::WrongIndex { row, found: found.index, expected });
             }
