@@ -78,3 +78,37 @@ fn ctrl_c_stops_the_answer_and_keeps_what_there_is() {
     assert_eq!(output.stdout.last(), Some(&b'\n'));
     assert!(String::from_utf8(output.stderr).unwrap().contains("ended by Ctrl-C"));
 }
+
+/// The golden set: what the model says, greedily, to one prompt of each kind. A kernel that changes a bit may change
+/// them only with a reason.
+fn check_golden(name: &str, prompt: &str, max_tokens: u32) {
+    let limit = max_tokens.to_string();
+    let json = gannet(&["run", &model(SMOLLM2), prompt, "--max-tokens", &limit, "--json"]).json();
+    let ids: Vec<u64> = json["token_ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()).collect();
+    let text = json["text"].as_str().unwrap();
+    let prompt_tokens = json["prompt_ids"].as_array().unwrap().len();
+    insta::assert_snapshot!(name, format!("prompt tokens: {prompt_tokens}\nids: {ids:?}\ntext: {text}"));
+}
+
+#[test]
+fn golden_factual_prompt() {
+    check_golden("factual", "Who wrote the play Romeo and Juliet, and in which century?", 60);
+}
+
+#[test]
+fn golden_long_prompt() {
+    let text = std::fs::read_to_string(repository("goldens/real/text.txt")).unwrap();
+    let part: String = text.chars().take(6000).collect();
+    check_golden("long", &format!("{part}\n\nWho is the main character of this text?"), 60);
+}
+
+#[test]
+fn golden_structured_prompt() {
+    let prompt = "Write a JSON object with the keys \"name\", \"age\" and \"city\" for a woman called Ada.";
+    check_golden("structured", prompt, 80);
+}
+
+#[test]
+fn golden_repetition_prompt() {
+    check_golden("repetition", "Write the word \"gannet\" one hundred times.", 200);
+}

@@ -52,9 +52,8 @@ impl MemoryPlan {
         options: &LoadOptions,
         available_bytes: u64,
     ) -> Result<Self, LoadError> {
-        let limit = model.config.context_length;
-        let wished = options.context.unwrap_or(limit);
-        check_context(wished, limit)?;
+        let wished = options.context.unwrap_or(model.config.context_length);
+        check_context(wished, model.context_limit())?;
         let step_rows = options.step_rows.unwrap_or(DEFAULT_STEP_ROWS).min(wished);
         let kv_format = options.kv_format.unwrap_or_else(|| kv_format_for(checkpoint));
         let program = model.program(&ProgramOptions { context: wished, kv_format })?;

@@ -53,6 +53,15 @@ impl<'a> CanonicalWeights<'a> {
         Ok(Self { checkpoint, places })
     }
 
+    /// The format of a weight by its canonical name, without reading it; `None` for a name that no program uses.
+    pub fn format(&self, name: &str) -> Option<Format> {
+        let place = self.places.get(name)?;
+        Some(match place.change {
+            Change::None | Change::Deinterleave { .. } => place.tensor.format,
+            Change::AddOne => Format::F32,
+        })
+    }
+
     /// Tensors of the checkpoint that nothing reads, in its order; a sign that the model is not what its config
     /// says. Tensors that are known to say nothing about the text model are left out.
     pub fn unused(&self) -> Vec<&'a str> {

@@ -63,6 +63,13 @@ impl Model {
         self.weight_uses().iter().map(elements).sum()
     }
 
+    /// The longest context that can be asked for: the trained one, or as far as ropes that grow with it are said to
+    /// reach.
+    pub fn context_limit(&self) -> usize {
+        let reach = self.config.ropes.iter().filter_map(|rope| rope.reach()).max();
+        self.config.context_length.max(reach.unwrap_or(0))
+    }
+
     /// What was chosen from the context for ropes that depend on it, a sentence each.
     pub fn rope_choices(&self, context: usize) -> Vec<String> {
         self.config.ropes.iter().filter_map(|rope| rope.choice(context)).collect()

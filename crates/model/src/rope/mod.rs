@@ -99,6 +99,19 @@ impl RopeConfig {
         RopeTable { inverse_frequencies, axes, attention_scale: self.attention_scale }
     }
 
+    /// How far beyond the trained context a rope that grows with the context goes, where it does.
+    pub fn reach(&self) -> Option<usize> {
+        match &self.scaling {
+            RopeScaling::Dynamic { factor, trained } => Some((*trained as f64 * factor) as usize),
+            RopeScaling::None
+            | RopeScaling::Linear { .. }
+            | RopeScaling::Yarn(_)
+            | RopeScaling::Llama3(_)
+            | RopeScaling::LongRope(_)
+            | RopeScaling::Divisors(_) => None,
+        }
+    }
+
     /// What was chosen from the context, for scalings that depend on it.
     pub fn choice(&self, context: usize) -> Option<String> {
         match &self.scaling {

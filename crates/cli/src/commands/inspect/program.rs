@@ -6,9 +6,9 @@
 use super::quantity::{bytes, count};
 use crate::failure::Failure;
 use gannet_formats::Checkpoint;
-use gannet_model::{Model, ProgramOptions};
+use gannet_model::{CanonicalWeights, Model, ProgramOptions};
 use gannet_ops::cost::{BatchShape, Bound, Cost, Machine, costs, shape};
-use gannet_ops::{Node, Program, WeightError, WeightId, WeightSource};
+use gannet_ops::{Node, Program, WeightId};
 use gannet_tensor::Format;
 use serde::Serialize;
 
@@ -56,7 +56,7 @@ impl ProgramFacts {
         options: &ProgramOptions,
     ) -> Result<Self, Failure> {
         let program = model.program(options)?;
-        let formats = formats(&program, &model.weights(checkpoint)?)?;
+        let formats = formats(&program, &model.weights(checkpoint)?);
         let format = |id: WeightId| formats[id.0 as usize];
         let context = options.context as u64;
         let step = |tokens: u64, context: u64| {
@@ -94,8 +94,9 @@ impl ProgramFacts {
 }
 
 /// The format of each weight, in the program's order.
-fn formats(program: &Program, source: &dyn WeightSource) -> Result<Vec<Format>, WeightError> {
-    program.weights.iter().map(|used| Ok(source.weight(&used.name)?.format)).collect()
+fn formats(program: &Program, weights: &CanonicalWeights<'_>) -> Vec<Format> {
+    let format = |name: &str| weights.format(name).expect("the program's weights were found in the checkpoint");
+    program.weights.iter().map(|used| format(&used.name)).collect()
 }
 
 fn facts(program: &Program, node: &Node, cost: &Cost) -> NodeFacts {

@@ -1,0 +1,158 @@
+//! Real weights and real tokenizers against what Hugging Face's libraries make of the same files.
+//!
+//! Needs the two test models, which `cargo xtask models` gets. `goldens/real.py` and `goldens/text.py` made the
+//! expected values.
+
+use gannet_backend_cpu::{CpuBackend, CpuOptions};
+use gannet_engine::evaluate;
+use gannet_loader::{LoadOptions, Loaded, load, open};
+use gannet_ops::TokenId;
+use gannet_ops::sampling::logprobs;
+use gannet_text::tokenizer::Specials;
+use safetensors::SafeTensors;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// The margin between the two likeliest tokens, in nats, above which the order must agree.
+const CLEAR_MARGIN: f32 = 0.25;
+/// The largest mean difference of the five likeliest log-probabilities, in nats.
+const LOGPROB_TOLERANCE: f64 = 0.05;
+/// Rows of a step: 64 rows of 262,144 scores are 67 MB.
+const STEP_ROWS: usize = 64;
+/// Likeliest tokens that the reference lists for each index.
+const TOP: usize = 5;
+
+struct Case {
+    file: &'static str,
+    golden: &'static str,
+}
+
+const SMOLLM2: Case = Case { file: "SmolLM2-135M-Instruct.Q4_1.gguf", golden: "smollm2" };
+const GEMMA3: Case = Case { file: "gemma-3-270m-q4_k_m.gguf", golden: "gemma3" };
+
+impl Case {
+    fn model(&self) -> PathBuf {
+        let path = root().join("models").join(self.file);
+        assert!(path.exists(), "{} is missing: `cargo xtask models` gets it", path.display());
+        path
+    }
+
+    fn golden(&self, ending: &str) -> Vec<u8> {
+        let path = root().join("goldens/real").join(format!("{}.{ending}", self.golden));
+        std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn smollm2_tokenises_as_its_reference() {
+    check_tokens(&SMOLLM2);
+}
+
+#[test]
+fn gemma3_tokenises_as_its_reference() {
+    check_tokens(&GEMMA3);
+}
+
+#[test]
+fn smollm2_predicts_as_transformers() {
+    check_predictions(&SMOLLM2);
+}
+
+#[test]
+fn gemma3_predicts_as_transformers() {
+    check_predictions(&GEMMA3);
+}
+
+fn check_tokens(case: &Case) {
+    let text = open(&case.model()).and_then(|opened| opened.text).expect("the model has a tokenizer");
+    let golden: Value = serde_json::from_slice(&case.golden("tokens.json")).expect("the golden is JSON");
+    let cases = golden["cases"].as_array().expect("the golden has cases");
+    assert!(cases.len() >= 200, "{} cases", cases.len());
+    let mut wrong = Vec::new();
+    for entry in cases {
+        let input = entry["text"].as_str().expect("a case has a text");
+        for (key, specials) in [("ids", Specials::Parse), ("as_text", Specials::AsText)] {
+            let Some(expected) = entry.get(key) else { continue };
+            let found = text.tokenizer.encode(input, specials).expect("any text can be encoded");
+            if Value::from(found.clone()) != *expected {
+                wrong.push(format!("{input:?} as {key}: {found:?}, expected {expected}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+}
+
+/// What the reference computed for one text.
+struct Reference {
+    ids: Vec<TokenId>,
+    margin: Vec<f32>,
+    /// `[index][TOP]`, likeliest first.
+    top_ids: Vec<TokenId>,
+    top_logprobs: Vec<f32>,
+}
+
+impl Reference {
+    fn read(bytes: &[u8]) -> Self {
+        let tensors = SafeTensors::deserialize(bytes).expect("the golden is a safetensors file");
+        let words = |name: &str| -> Vec<[u8; 4]> {
+            let data = tensors.tensor(name).expect("the golden has the tensor").data().to_vec();
+            data.chunks_exact(4).map(|word| *word.first_chunk().expect("a word has four bytes")).collect()
+        };
+        let ids = |name: &str| words(name).into_iter().map(|word| TokenId(u32::from_le_bytes(word))).collect();
+        let floats = |name: &str| words(name).into_iter().map(f32::from_le_bytes).collect();
+        Self {
+            ids: ids("ids"),
+            margin: floats("margin"),
+            top_ids: ids("top_ids"),
+            top_logprobs: floats("top_logprobs"),
+        }
+    }
+}
+
+fn check_predictions(case: &Case) {
+    let reference = Reference::read(&case.golden("reference.safetensors"));
+    let rows = reference.margin.len();
+    assert_eq!(rows, 2000);
+    let mut clear = 0;
+    let mut wrong = Vec::new();
+    let mut difference = 0.0;
+    let mut loaded = load_on_cpu(case, rows);
+    evaluate(&mut loaded.runner, &reference.ids[..rows], 0, |index, scores| {
+        let (likeliest, mean) = compare(scores, index, &reference);
+        difference += mean;
+        if reference.margin[index] > CLEAR_MARGIN {
+            clear += 1;
+            if likeliest != reference.top_ids[index * TOP] {
+                wrong.push(index);
+            }
+        }
+    })
+    .expect("the text fits");
+    let mean = difference / rows as f64;
+    println!("{}: {clear} of {rows} margins are clear, mean difference {mean:.5} nats", case.golden);
+    assert!(clear > rows / 2, "only {clear} of {rows} margins are clear");
+    assert!(wrong.is_empty(), "the likeliest token differs at {wrong:?}");
+    assert!(mean < LOGPROB_TOLERANCE, "mean difference {mean} nats");
+}
+
+/// The likeliest token, and the mean difference of the log-probabilities of the reference's likeliest ones, in nats.
+fn compare(scores: &[f32], index: usize, reference: &Reference) -> (TokenId, f64) {
+    let (likeliest, of_likeliest) = logprobs(scores, None, 1).top[0];
+    let difference = |place: usize| {
+        let token = reference.top_ids[place];
+        let below_likeliest = scores[token.0 as usize] - scores[likeliest.0 as usize];
+        f64::from((of_likeliest + below_likeliest - reference.top_logprobs[place]).abs())
+    };
+    let sum: f64 = (index * TOP..index * TOP + TOP).map(difference).sum();
+    (likeliest, sum / TOP as f64)
+}
+
+fn load_on_cpu(case: &Case, context: usize) -> Loaded {
+    let backend = CpuBackend::new(CpuOptions::default()).expect("the CPU is supported");
+    let options = LoadOptions { context: Some(context), step_rows: Some(STEP_ROWS), ..LoadOptions::default() };
+    load(&case.model(), &backend, &options, &|_| ()).expect("the model loads")
+}
