@@ -71,8 +71,8 @@ impl Backend for CpuBackend {
     }
 
     fn numerics(&self) -> String {
-        // Every level of instructions gives the same bits, so the level is no part of it. Angles of ropes come from the
-        // platform's mathematical library.
+        // Every level of instructions gives the same bits, so the level is no part of it. Angles of ropes
+        // come from the platform's mathematical library.
         let library = if cfg!(target_env = "musl") { "musl" } else { std::env::consts::OS };
         format!("f32x16-{library}")
     }

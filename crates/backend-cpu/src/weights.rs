@@ -1,7 +1,7 @@
 //! Weights as the kernels read them: matrices in their checkpoint's format, vectors as float32.
 //!
-//! A matrix is copied row by row as it stands, on a cache line; kernels decode it as they go. A layout made for a
-//! vector width, and the pages it lies in, would be chosen here, once, at load.
+//! A matrix is copied row by row as it stands, on a cache line; kernels decode it as they go. A layout made
+//! for a vector width, and the pages it lies in, would be chosen here, once, at load.
 
 use crate::memory::Buffer;
 use gannet_ops::{DeviceError, WeightError, WeightRole, WeightSource, WeightTensor, WeightUse, Weights};

@@ -4,7 +4,8 @@
 //! y[t, c] = silu(sum_j weight[j, c] * x[t - (kernel - 1) + j, c])
 //! ```
 //!
-//! Inputs before the sequence's rows come from its window `[kernel - 1, channels]`. Vectors run along the channels.
+//! Inputs before the sequence's rows come from its window `[kernel - 1, channels]`. Vectors run along the
+//! channels.
 
 use super::Crew;
 use crate::simd::{Kernel, Lanes};

@@ -3,7 +3,8 @@
 use super::Crew;
 use crate::simd::{Kernel, Lanes};
 
-/// y `[tokens * top_k, width]`, weights `[tokens * top_k]`, shared `[tokens, width]` -> out `[tokens, width]`.
+/// y `[tokens * top_k, width]`, weights `[tokens * top_k]`, shared `[tokens, width]` -> out `[tokens,
+/// width]`.
 pub(crate) fn combine_experts(
     crew: &mut Crew<'_>,
     (y, width): (&[f32], usize),

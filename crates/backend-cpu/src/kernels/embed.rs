@@ -16,8 +16,8 @@ pub(crate) enum Source {
     Vector(usize),
 }
 
-/// sources `[tokens]`, vectors `[tokens, width]` -> out `[tokens, width]`. The caller has checked that the weight has the
-/// ids.
+/// sources `[tokens]`, vectors `[tokens, width]` -> out `[tokens, width]`. The caller has checked that the
+/// weight has the ids.
 pub(crate) fn embed(
     crew: &mut Crew<'_>,
     sources: &[Source],
@@ -29,7 +29,10 @@ pub(crate) fn embed(
     crew.light_rows(out, width, |first, out| {
         for (out, source) in out.chunks_exact_mut(width).zip(&sources[first..]) {
             match *source {
-                Source::Id(id) => visit(matrix.format, Row { isa, matrix, id: id as usize, out }),
+                Source::Id(id) => {
+                    visit(matrix.format, Row { isa, matrix, id: id as usize, out })
+                        .unwrap_or_else(Row::by_decoder);
+                }
                 Source::Vector(row) => out.copy_from_slice(&vectors[row * width..][..width]),
             }
         }
@@ -41,6 +44,13 @@ struct Row<'a> {
     matrix: &'a Matrix,
     id: usize,
     out: &'a mut [f32],
+}
+
+impl Row<'_> {
+    /// For a format without an unpacker.
+    fn by_decoder(self) {
+        self.matrix.format.decode(self.matrix.rows(self.id..self.id + 1), self.out);
+    }
 }
 
 impl UnpackVisitor for Row<'_> {

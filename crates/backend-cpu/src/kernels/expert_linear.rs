@@ -9,8 +9,8 @@ use crate::weights::Matrix;
 /// (row of x, row of the result), for the rows of one expert.
 type RowPairs = Vec<(u32, u32)>;
 
-/// x `[tokens, columns]`, or `[tokens * top_k, columns]`, by ids `[tokens * top_k]` -> out `[tokens * top_k, outputs]`;
-/// the matrix stacks `[outputs, columns]` for each expert.
+/// x `[tokens, columns]`, or `[tokens * top_k, columns]`, by ids `[tokens * top_k]` -> out `[tokens * top_k,
+/// outputs]`; the matrix stacks `[outputs, columns]` for each expert.
 pub(crate) fn expert_linear(
     crew: &mut Crew<'_>,
     x: &[f32],

@@ -4,9 +4,10 @@
 //! S *= exp(g);   S += k (sigmoid(b) (v - S^T k))^T;   y = S^T q
 //! ```
 //!
-//! A column of S is independent of the others, so a part of the work is 32 columns of one head, which stay in the first
-//! cache level for all rows of a sequence: 128 x 32 floats are 16 KiB. The state is laid out as
-//! `[value_heads][column blocks][key_dim][32]`, so that a part's is contiguous. Sums run by ascending row of S.
+//! A column of S is independent of the others, so a part of the work is 32 columns of one head, which stay in
+//! the first cache level for all rows of a sequence: 128 x 32 floats are 16 KiB. The state is laid out as
+//! `[value_heads][column blocks][key_dim][32]`, so that a part's is contiguous. Sums run by ascending row of
+//! S.
 
 use super::Crew;
 use crate::simd::{Isa, Kernel, Lanes};
@@ -17,8 +18,8 @@ use std::ops::Range;
 /// Columns of a part.
 const COLUMNS: usize = 32;
 
-/// The inputs of the rule, each `[tokens, ..]`; q and k have `key_heads * key_dim` columns, v `value_heads * value_dim`,
-/// g and b `value_heads`.
+/// The inputs of the rule, each `[tokens, ..]`; q and k have `key_heads * key_dim` columns, v `value_heads *
+/// value_dim`, g and b `value_heads`.
 #[derive(Clone, Copy)]
 pub(crate) struct Inputs<'a> {
     pub(crate) q: &'a [f32],

@@ -1,7 +1,7 @@
 //! Kernels: what each operation computes, on slices. A file is named after its operation.
 //!
-//! A kernel cuts its result into parts, by rows, heads or outputs and never along a sum, and the crew's members
-//! compute them with the instructions of its level. So neither threads nor level change a bit.
+//! A kernel cuts its result into parts, by rows, heads or outputs and never along a sum, and the crew's
+//! members compute them with the instructions of its level. So neither threads nor level change a bit.
 //!
 //! Knows no program, no batch and no step: rows come as slices, and places in pages as numbers.
 
@@ -87,7 +87,8 @@ impl Crew<'_> {
         self.turn.columns(out, width, step, self.scratch, work);
     }
 
-    /// Calls `work` for runs of `step` columns of a buffer of rows of `width`, each with its run of a second buffer.
+    /// Calls `work` for runs of `step` columns of a buffer of rows of `width`, each with its run of a second
+    /// buffer.
     fn columns_and_runs(
         &mut self,
         out: (&mut [f32], usize, usize),
@@ -98,7 +99,8 @@ impl Crew<'_> {
     }
 }
 
-/// Floats of one member, for as long as a part of the work takes; kept, so that a steady step allocates nothing.
+/// Floats of one member, for as long as a part of the work takes; kept, so that a steady step allocates
+/// nothing.
 #[derive(Default)]
 pub(crate) struct Scratch(Vec<f32>);
 

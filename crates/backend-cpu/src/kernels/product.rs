@@ -4,13 +4,14 @@
 //! y[r, o] = fold(lanes) + bias[o],   lanes[i % 16] += x[r, i] * weight[o, i] for i ascending, fused
 //! ```
 //!
-//! The sum of one (row, output) is the same whatever stands beside it, so which of the two ways a product is computed,
-//! and how it is cut, changes no bit:
+//! The sum of one (row, output) is the same whatever stands beside it, so which of the two ways a product is
+//! computed, and how it is cut, changes no bit:
 //!
-//! - *One row*: a run of weights is unpacked in registers and multiplied at once; four outputs run side by side, because
-//!   one sum alone would wait for each addition. Bound by memory, or by unpacking.
-//! - *Many rows*: some weight rows are unpacked into a tile that stays in the second cache level, and blocks of four
-//!   rows by four outputs are summed in registers over the whole width, for all rows. Bound by arithmetic.
+//! - *One row*: a run of weights is unpacked in registers and multiplied at once; four outputs run side by
+//!   side, because one sum alone would wait for each addition. Bound by memory, or by unpacking.
+//! - *Many rows*: some weight rows are unpacked into a tile that stays in the second cache level, and blocks
+//!   of four rows by four outputs are summed in registers over the whole width, for all rows. Bound by
+//!   arithmetic.
 //!
 //! Members take runs of outputs.
 
@@ -33,8 +34,8 @@ const TILE_FLOATS: usize = 64 * 1024;
 /// Parts of the work a member, so that a late member doesn't hold up the others.
 const PARTS_PER_MEMBER: usize = 4;
 
-/// How many outputs a part of the work has: a multiple of the block, enough parts for all members, and for many
-/// rows at most a tile.
+/// How many outputs a part of the work has: a multiple of the block, enough parts for all members, and for
+/// many rows at most a tile.
 pub(super) fn outputs_per_part(crew: &Crew<'_>, outputs: usize, rows: usize, columns: usize) -> usize {
     let parts = crew.turn.members() * PARTS_PER_MEMBER;
     let step = outputs.div_ceil(parts).next_multiple_of(BLOCK);
@@ -85,7 +86,7 @@ impl<'a> Product<'a> {
     pub(super) fn part(self, columns: &mut Columns<'_, f32>, scratch: &mut Scratch) {
         let outputs = columns.range();
         let part = Part { product: self, outputs, columns, scratch };
-        visit(self.matrix.format, part);
+        visit(self.matrix.format, part).unwrap_or_else(Part::by_decoder);
     }
 
     fn x(&self, row: usize) -> &'a [f32] {
@@ -111,24 +112,45 @@ impl UnpackVisitor for Part<'_, '_> {
 
     fn visit<U: Unpack>(self) {
         let Product { isa, matrix, bias, rows, .. } = self.product;
-        let bias = bias.map(|bias| &bias[self.outputs.clone()]);
+        let Matrix { row_bytes, columns: width, .. } = *matrix;
         if rows.len() == 1 {
             let (x, out) = rows.at(0);
             let (x, out) = (self.product.x(x), self.columns.row(out));
+            let bias = bias.map(|bias| &bias[self.outputs.clone()]);
             let weights = self.product.weights(self.outputs);
-            isa.run(OneRow::<U> { x, weights, row_bytes: matrix.row_bytes, bias, out, unpack: PhantomData });
-            return;
+            isa.run(OneRow::<U> { x, weights, row_bytes, bias, out, unpack: PhantomData });
+        } else {
+            self.by_tiles(|weights, stride, tile| {
+                isa.run(FillTile::<U> { weights, row_bytes, width, stride, tile, unpack: PhantomData });
+            });
         }
+    }
+}
+
+impl Part<'_, '_> {
+    /// For a format without an unpacker.
+    fn by_decoder(self) {
+        let Matrix { format, row_bytes, columns: width, .. } = *self.product.matrix;
+        self.by_tiles(|weights, stride, tile| {
+            for (row, out) in weights.chunks_exact(row_bytes).zip(tile.chunks_exact_mut(stride)) {
+                format.decode(row, &mut out[..width]);
+                out[width..].fill(0.0);
+            }
+        });
+    }
+
+    /// Fills a tile with the weights of some outputs, and multiplies all rows with it, until all outputs are
+    /// done. `fill` takes packed rows, the floats from row to row of the tile, and the tile.
+    fn by_tiles(self, fill: impl Fn(&[u8], usize, &mut [f32])) {
+        let Product { isa, matrix, bias, .. } = self.product;
         let stride = matrix.columns.next_multiple_of(LANES);
         let in_tile = (TILE_FLOATS / stride).max(BLOCK);
         for first in (0..self.outputs.len()).step_by(in_tile) {
             let count = in_tile.min(self.outputs.len() - first);
             let tile = self.scratch.floats(count * stride);
             let outputs = self.outputs.start + first..self.outputs.start + first + count;
-            let (weights, row_bytes, width) =
-                (self.product.weights(outputs), matrix.row_bytes, matrix.columns);
-            isa.run(FillTile::<U> { weights, row_bytes, width, stride, tile, unpack: PhantomData });
-            let bias = bias.map(|bias| &bias[first..first + count]);
+            let bias = bias.map(|bias| &bias[outputs.clone()]);
+            fill(self.product.weights(outputs), stride, tile);
             isa.run(ManyRows { product: self.product, tile, count, bias, columns: self.columns, first });
         }
     }

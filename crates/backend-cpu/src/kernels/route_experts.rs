@@ -4,8 +4,8 @@ use gannet_ops::Router;
 use gannet_ops::math::exp;
 use gannet_ops::numerics::{LANES, fold};
 
-/// logits `[tokens, experts]` -> ids and weights `[tokens * top_k]`. A token's experts are few, so the caller's thread
-/// does all.
+/// logits `[tokens, experts]` -> ids and weights `[tokens * top_k]`. A token's experts are few, so the
+/// caller's thread does all.
 pub(crate) fn route_experts(
     router: &Router,
     logits: &[f32],

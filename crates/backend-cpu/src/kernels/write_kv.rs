@@ -3,8 +3,8 @@
 use super::pages::{Sequence, value_offset};
 use gannet_ops::{KvFormat, PAGE_TOKENS, PagedLayout};
 
-/// k `[tokens, kv_heads * key_dim]`, v `[tokens, kv_heads * value_dim]` -> the layer's part, `offset` bytes into each
-/// page of `page_bytes`. A copy bound by memory, so the caller's thread does all.
+/// k `[tokens, kv_heads * key_dim]`, v `[tokens, kv_heads * value_dim]` -> the layer's part, `offset` bytes
+/// into each page of `page_bytes`. A copy bound by memory, so the caller's thread does all.
 pub(crate) fn write_kv(
     layout: &PagedLayout,
     [k, v]: [&[f32]; 2],

@@ -1,7 +1,7 @@
 //! Where a program's values lie: a few buffers, each used by one value after another.
 //!
-//! A value lives from the node that makes it to the last that reads it; what the step returns, or sampling reads, lives
-//! to its end. A buffer is free for the next value after that, the smallest that fits first.
+//! A value lives from the node that makes it to the last that reads it; what the step returns, or sampling
+//! reads, lives to its end. A buffer is free for the next value after that, the smallest that fits first.
 
 use gannet_ops::{BatchLimits, Element, Node, Program, Rows, Value, ValueId};
 
@@ -51,7 +51,8 @@ impl MemoryPlan {
     }
 }
 
-/// The values that nobody reads after a node: inputs that it reads last, and outputs that nobody reads at all.
+/// The values that nobody reads after a node: inputs that it reads last, and outputs that nobody reads at
+/// all.
 fn dead_after<'a>(
     node: &'a Node,
     place: usize,
@@ -89,7 +90,8 @@ fn last_readers(program: &Program) -> Vec<LastReader> {
     last
 }
 
-/// Rows of the largest batch. A captured value may have more, for it is another plan's; its buffer then grows.
+/// Rows of the largest batch. A captured value may have more, for it is another plan's; its buffer then
+/// grows.
 fn rows_at_most(rows: Rows, limits: &BatchLimits) -> usize {
     match rows {
         Rows::Tokens | Rows::Handed => limits.rows,

@@ -139,8 +139,8 @@ fn from_u8(bytes: __m128i) -> F32x16 {
     }
 }
 
-/// The folds of `lanes[first .. first + 8]`. A lane of 128 bits holds one of sums 0 and 4 after two steps, and the
-/// last two put its neighbours in between.
+/// The folds of `lanes[first .. first + 8]`. A lane of 128 bits holds one of sums 0 and 4 after two steps,
+/// and the last two put its neighbours in between.
 #[inline(always)]
 fn fold_eight(lanes: &[F32x16; LANES], first: usize) -> __m256 {
     let four = &lanes[first..first + 8];

@@ -85,8 +85,8 @@ impl Lanes for F32x16 {
         }
     }
 
-    // Each step halves the lanes of all sums at once: 15 additions and 30 shuffles for 16 folds. A lane of 128 bits
-    // holds one of sums 0, 4, 8, 12 after two steps, and the last two put its neighbours in between.
+    // Each step halves the lanes of all sums at once: 15 additions and 30 shuffles for 16 folds. A lane of
+    // 128 bits holds one of sums 0, 4, 8, 12 after two steps, and the last two put its neighbours in between.
     #[inline(always)]
     fn fold_each(lanes: [Self; LANES]) -> Self {
         let even = fold_pairs(fold_four(&lanes, 0), fold_four(&lanes, 1));
@@ -108,8 +108,8 @@ impl Lanes for F32x16 {
         }
     }
 
-    // Sixteen codes fill a register as a table, so `value` runs once a table and a lookup, which reads the low four
-    // bits of an index alone, replaces mask, conversion and arithmetic.
+    // Sixteen codes fill a register as a table, so `value` runs once a table and a lookup, which reads the
+    // low four bits of an index alone, replaces mask, conversion and arithmetic.
     #[inline(always)]
     fn low_nibbles(packed: &[u8; LANES], value: impl Fn(Self) -> Self) -> Self {
         let table = value(every_code());
@@ -120,8 +120,9 @@ impl Lanes for F32x16 {
     #[inline(always)]
     fn high_nibbles(packed: &[u8; LANES], value: impl Fn(Self) -> Self) -> Self {
         let table = value(every_code());
+        // A rotation, because the compiler would move a shift before the widening and widen twice.
         // SAFETY: as in `splat`.
-        Self(unsafe { _mm512_permutexvar_ps(_mm512_srli_epi32::<4>(widened(packed)), table.0) })
+        Self(unsafe { _mm512_permutexvar_ps(_mm512_ror_epi32::<4>(widened(packed)), table.0) })
     }
 }
 
@@ -134,7 +135,8 @@ fn every_code() -> F32x16 {
 /// Bytes as 32-bit numbers.
 #[inline(always)]
 fn widened(bytes: &[u8; LANES]) -> __m512i {
-    // SAFETY: called by `Lanes` alone, so inside `run`; an unaligned load of the 16 bytes behind the reference.
+    // SAFETY: called by `Lanes` alone, so inside `run`; an unaligned load of the 16 bytes behind the
+    // reference.
     unsafe { _mm512_cvtepu8_epi32(_mm_loadu_si128(bytes.as_ptr().cast())) }
 }
 

@@ -1,11 +1,12 @@
 //! One instruction set at run time: sixteen float lanes, and kernels that are compiled once a level.
 //!
-//! A kernel is a struct with the slices that it works on and a `run` over some [`Lanes`]. [`Isa::run`] calls it inside a
-//! function that enables the level's instructions, so everything in it that is always inlined becomes code of that
-//! level: the lanes' own operations, the decoders of `tensor`, the functions of `ops::math` and plain loops.
+//! A kernel is a struct with the slices that it works on and a `run` over some [`Lanes`]. [`Isa::run`] calls
+//! it inside a function that enables the level's instructions, so everything in it that is always inlined
+//! becomes code of that level: the lanes' own operations, the decoders of `tensor`, the functions of
+//! `ops::math` and plain loops.
 //!
-//! Invariants: [`Lanes`] of every level do the same roundings in the same order, so a kernel gives the same bits at
-//! every level. An [`Isa`] exists only for a level that this processor has.
+//! Invariants: [`Lanes`] of every level do the same roundings in the same order, so a kernel gives the same
+//! bits at every level. An [`Isa`] exists only for a level that this processor has.
 //!
 //! Knows no operation. All vector intrinsics of the crate are below this module.
 
@@ -123,7 +124,8 @@ pub(crate) trait Kernel {
     fn run<L: Lanes>(self) -> Self::Output;
 }
 
-/// Sixteen float32 lanes, in as many registers as the level needs. Only code inside [`Isa::run`] may call these.
+/// Sixteen float32 lanes, in as many registers as the level needs. Only code inside [`Isa::run`] may call
+/// these.
 pub(crate) trait Lanes: Copy {
     /// Whether sixteen of them and the operands of a product fit the registers.
     const HOLDS_SIXTEEN: bool;
@@ -167,8 +169,8 @@ pub(crate) trait Lanes: Copy {
 
 /// The folds of several lanes.
 //
-// Loops over lanes are written out here and in kernels: a closure, as `map` takes one, is a function of its own without
-// the level's features, and where it isn't inlined each operation in it is a call.
+// Loops over lanes are written out here and in kernels: a closure, as `map` takes one, is a function of its
+// own without the level's features, and where it isn't inlined each operation in it is a call.
 #[inline(always)]
 pub(crate) fn folds<L: Lanes, const COUNT: usize>(lanes: [L; COUNT]) -> [f32; COUNT] {
     let mut folds = [0.0; COUNT];

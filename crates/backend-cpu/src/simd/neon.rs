@@ -43,7 +43,8 @@ impl Lanes for F32x16 {
     #[inline(always)]
     fn store(self, to: &mut [f32; LANES]) {
         for (i, register) in self.0.into_iter().enumerate() {
-            // SAFETY: the architecture has NEON; four stores of 16 bytes cover the 64 bytes behind the reference.
+            // SAFETY: the architecture has NEON; four stores of 16 bytes cover the 64 bytes behind the
+            // reference.
             unsafe { vst1q_f32(to.as_mut_ptr().add(4 * i), register) }
         }
     }

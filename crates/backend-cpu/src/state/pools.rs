@@ -55,7 +55,8 @@ impl Pools {
         LayerPages { layout, bytes: pool.buffer.as_slice(), page_bytes: pool.page_bytes, offset: *offset }
     }
 
-    /// One layer's keys and values, to be written: its sizes, the bytes of a page, where it starts in one, and all pages.
+    /// One layer's keys and values, to be written: its sizes, the bytes of a page, where it starts in one,
+    /// and all pages.
     pub(crate) fn layer_mut(&mut self, state: StateId) -> (PagedLayout, (usize, usize), &mut [u8]) {
         let (layout, offset) = self.place(state).clone();
         let pool = &mut self.groups[layout.group.0 as usize];

@@ -1,8 +1,9 @@
 //! Recurrent state of one layer: two banks a slot, snapshots, and the drafts that wait to be confirmed.
 //!
-//! A unit is one copy of the state: the convolution's window, then the delta rule's matrices in the arrangement of
-//! their kernel. Drafted rows are always rolled back by a replay: their inputs are kept, and the confirmed ones run
-//! again over the state before them. A layout that asks for candidates gets the same bits.
+//! A unit is one copy of the state: the convolution's window, then the delta rule's matrices in the
+//! arrangement of their kernel. Drafted rows are always rolled back by a replay: their inputs are kept, and
+//! the confirmed ones run again over the state before them. A layout that asks for candidates gets the same
+//! bits.
 
 use crate::backend::unknown;
 use crate::kernels::Crew;

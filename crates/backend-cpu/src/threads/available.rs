@@ -42,8 +42,8 @@ fn affinity() -> Option<Vec<usize>> {
     None
 }
 
-/// Distinct cores of some processors, by the list of siblings that the system keeps for each; a processor without
-/// one counts as a core.
+/// Distinct cores of some processors, by the list of siblings that the system keeps for each; a processor
+/// without one counts as a core.
 fn physical_cores(system: &Path, cpus: &[usize]) -> usize {
     let siblings = |cpu: &usize| {
         let path = system.join(format!("cpu{cpu}/topology/thread_siblings_list"));

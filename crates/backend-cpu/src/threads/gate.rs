@@ -1,7 +1,7 @@
-//! A number that threads wait on: they spin for a moment, then sleep.
+//! A number that threads wait on: they spin for a moment, then sleep. As a gate it counts who is behind it.
 //!
-//! Within a step the next piece of work comes within microseconds, and spinning meets it without a system call.
-//! Between steps there is nothing to do for long, and a sleeping thread uses no processor time.
+//! Within a step the next piece of work comes within microseconds, and spinning meets it without a system
+//! call. Between steps there is nothing to do for long, and a sleeping thread uses no processor time.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -13,6 +13,9 @@ pub(super) const SPIN: Duration = Duration::from_micros(60);
 /// Looks at the number between two looks at the clock.
 const LOOKS_PER_CLOCK: u32 = 64;
 
+/// The bit of a number that says that the gate is open; the others count those who are behind it.
+const OPEN: u32 = 1 << 31;
+
 pub(super) struct Gate {
     number: AtomicU32,
     sleepers: AtomicU32,
@@ -21,18 +24,13 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    pub(super) fn new(number: u32) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            number: AtomicU32::new(number),
+            number: AtomicU32::new(0),
             sleepers: AtomicU32::new(0),
             lock: Mutex::new(()),
             changed: Condvar::new(),
         }
-    }
-
-    /// Sets the number; for a gate that nobody waits on now.
-    pub(super) fn set(&self, number: u32) {
-        self.number.store(number, Ordering::SeqCst);
     }
 
     /// Adds one, and wakes those that sleep.
@@ -41,11 +39,28 @@ impl Gate {
         self.wake();
     }
 
-    /// Takes one away; wakes those that sleep when nothing is left.
-    pub(super) fn take_one(&self) {
+    /// Lets members in; for a gate that is closed and that nobody is behind.
+    pub(super) fn open(&self) {
+        self.number.store(OPEN, Ordering::SeqCst);
+    }
+
+    /// Goes through; false where the gate is closed.
+    pub(super) fn enter(&self) -> bool {
+        let one_more = |number: u32| (number & OPEN != 0).then_some(number + 1);
+        self.number.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
+    }
+
+    /// Comes back.
+    pub(super) fn leave(&self) {
         if self.number.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.wake();
         }
+    }
+
+    /// Lets nobody in any more, and waits until everybody is back.
+    pub(super) fn close(&self) {
+        self.number.fetch_and(!OPEN, Ordering::SeqCst);
+        self.wait(|number| number == 0);
     }
 
     /// Waits until the number is as asked for, and returns it.
@@ -67,8 +82,8 @@ impl Gate {
 
     fn sleep(&self, is_there: impl Fn(u32) -> bool) -> u32 {
         let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        // A sleeper counts itself before it looks, and a changer changes before it looks for sleepers. Both in one
-        // total order, so one of the two sees the other.
+        // A sleeper counts itself before it looks, and a changer changes before it looks for sleepers. Both
+        // in one total order, so one of the two sees the other.
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         let number = loop {
             let number = self.number.load(Ordering::SeqCst);

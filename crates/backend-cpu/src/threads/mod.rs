@@ -1,11 +1,15 @@
 //! The thread team: a fixed number of members that run one piece of work together, the caller among them.
 //!
-//! One team a backend, used in turns: [`Team::turn`] waits until no other plan runs. Work is cut into parts that
-//! don't depend on the number of members, and a member takes the next part that is left; so threads decide who
-//! computes a part, never what it computes.
+//! One team a backend, used in turns: [`Team::turn`] waits until no other plan runs. Work is cut into parts
+//! that don't depend on the number of members, and a member takes the next part that is left; so threads
+//! decide who computes a part, never what it computes.
 //!
-//! Invariants: a member between two pieces of work spins for [`gate::SPIN`], then sleeps; an idle team uses no
-//! processor time. [`Turn`] returns only when every member has finished, so work may borrow from its caller.
+//! A member that sleeps, or that the system runs something else on, is not waited for: the others take its
+//! parts, and it finds the gate closed when it comes.
+//!
+//! Invariants: a member between two pieces of work spins for [`gate::SPIN`], then sleeps; an idle team uses
+//! no processor time. [`Turn`] returns only when nobody is behind the gate, so work may borrow from its
+//! caller.
 //!
 //! Knows no operation.
 
@@ -29,16 +33,17 @@ type Work<'a> = dyn Fn(usize) + Sync + 'a;
 struct Shared {
     /// Counts pieces of work; a new number wakes the members.
     start: Gate,
-    /// Members that still run the present piece, the caller not counted.
-    running: Gate,
+    /// Open while there is a piece of work; who is behind it may use `work`.
+    gate: Gate,
     /// The present piece; `None` tells the members to end.
     work: UnsafeCell<Option<&'static Work<'static>>>,
     /// What a member panicked with.
     panic: Mutex<Option<Box<dyn std::any::Any + Send>>>,
 }
 
-// SAFETY: `work` is written by the holder of the turn alone, while no member runs (`running` is 0), and read by
-// members only after `start` was advanced, which orders the write before the read.
+// SAFETY: `work` is written by the holder of the turn alone, while the gate is closed and nobody is behind
+// it, and read by members behind the gate alone. Opening it orders the write before the read, and leaving it
+// the read before the next write.
 unsafe impl Sync for Shared {}
 
 /// A persistent team of threads.
@@ -52,8 +57,8 @@ impl Team {
     /// Starts `members - 1` threads; the caller of each piece of work is the first member.
     pub(crate) fn start(members: usize) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
-            start: Gate::new(0),
-            running: Gate::new(0),
+            start: Gate::new(),
+            gate: Gate::new(),
             work: UnsafeCell::new(None),
             panic: Mutex::new(None),
         });
@@ -81,8 +86,10 @@ impl Team {
 
 impl Drop for Team {
     fn drop(&mut self) {
-        // SAFETY: `&mut self` means that no turn is held, so no member runs and nobody else writes.
+        // SAFETY: `&mut self` means that no turn is held, so the gate is closed, nobody is behind it and
+        // nobody else writes.
         unsafe { *self.shared.work.get() = None };
+        self.shared.gate.open();
         self.shared.start.advance();
         for handle in self.handles.drain(..) {
             // A member catches what its work panics with, so joining can't fail.
@@ -102,18 +109,18 @@ impl Turn<'_> {
         self.team.members()
     }
 
-    /// Calls `work` once on each member and returns when all have finished.
+    /// Calls `work` on the caller and on each member that comes before the caller is done, and returns when
+    /// all are.
     fn run(&mut self, work: &Work<'_>) {
         let shared = &*self.team.shared;
-        let others = self.team.handles.len() as u32;
-        // SAFETY: the lifetime is extended for the members, and this function returns, or unwinds, only after
-        // `running` is 0: no member holds the reference then. The turn is held and no member runs, so nobody else
-        // accesses `work`.
+        // SAFETY: the lifetime is extended for members behind the gate, and this function returns, or
+        // unwinds, only after it was closed and all came back: no member has the reference then. The turn is
+        // held and nobody is behind the gate yet, so nobody else accesses `work`.
         unsafe { *shared.work.get() = Some(std::mem::transmute::<&Work<'_>, &'static Work<'static>>(work)) };
-        shared.running.set(others);
+        shared.gate.open();
         shared.start.advance();
         let own = catch_unwind(AssertUnwindSafe(|| work(0)));
-        shared.running.wait(|left| left == 0);
+        shared.gate.close();
         let panic = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(payload) = own.err().or(panic) {
             resume_unwind(payload);
@@ -125,13 +132,15 @@ fn member_loop(member: usize, shared: &Shared) {
     let mut seen = 0;
     loop {
         seen = shared.start.wait(|number| number != seen);
-        // SAFETY: `start` was advanced after `work` was written, and it is not written again before this member
-        // has taken itself off `running`.
+        if !shared.gate.enter() {
+            continue;
+        }
+        // SAFETY: this member is behind the gate, so `work` was written before and isn't until it leaves.
         let Some(work) = (unsafe { *shared.work.get() }) else { return };
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| work(member))) {
             *shared.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
         }
-        shared.running.take_one();
+        shared.gate.leave();
     }
 }
 

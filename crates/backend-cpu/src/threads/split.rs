@@ -1,6 +1,7 @@
 //! Cutting one buffer into parts that members write at the same time.
 //!
-//! Sizes of parts are the caller's, never a function of the number of members. Small work stays on the caller.
+//! Sizes of parts are the caller's, never a function of the number of members. Small work stays on the
+//! caller.
 
 use super::Turn;
 use std::marker::PhantomData;
@@ -8,8 +9,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 impl Turn<'_> {
-    /// Calls `work` for each run of `rows_per_part` rows of `width` elements, with the first row's number and the
-    /// scratch of the member that works on it: `scratch` has one a member.
+    /// Calls `work` for each run of `rows_per_part` rows of `width` elements, with the first row's number and
+    /// the scratch of the member that works on it: `scratch` has one a member.
     pub(crate) fn rows<T: Send, S: Send>(
         &mut self,
         out: &mut [T],
@@ -32,8 +33,8 @@ impl Turn<'_> {
         });
     }
 
-    /// Calls `work` for each run of `step` columns of a buffer of rows of `width`, with the scratch of the member
-    /// that works on it: `scratch` has one a member.
+    /// Calls `work` for each run of `step` columns of a buffer of rows of `width`, with the scratch of the
+    /// member that works on it: `scratch` has one a member.
     pub(crate) fn columns<T: Send, S: Send>(
         &mut self,
         out: &mut [T],
@@ -54,8 +55,8 @@ impl Turn<'_> {
         });
     }
 
-    /// As [`Turn::columns`], with run n of `run_length` elements of a second buffer for the part that has columns
-    /// `n * step ..`.
+    /// As [`Turn::columns`], with run n of `run_length` elements of a second buffer for the part that has
+    /// columns `n * step ..`.
     pub(crate) fn columns_and_runs<T: Send>(
         &mut self,
         (out, width, step): (&mut [T], usize, usize),
@@ -111,8 +112,8 @@ impl<T> Columns<'_, T> {
     #[inline(always)]
     pub(crate) fn row(&mut self, row: usize) -> &mut [T] {
         assert!(row < self.rows, "the buffer has this row");
-        // SAFETY: row and columns lie within the buffer; no other part has these columns, and `&mut self` keeps this
-        // part from having them twice.
+        // SAFETY: row and columns lie within the buffer; no other part has these columns, and `&mut self`
+        // keeps this part from having them twice.
         unsafe { self.out.run(row * self.width + self.range.start, self.range.len()) }
     }
 }
@@ -124,7 +125,8 @@ struct Shared<'a, T> {
     borrowed: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: it gives out elements by an unsafe function alone, whose callers vouch that no two members have the same.
+// SAFETY: it gives out elements by an unsafe function alone, whose callers vouch that no two members have the
+// same.
 unsafe impl<T: Send> Sync for Shared<'_, T> {}
 
 impl<'a, T> Shared<'a, T> {
@@ -140,7 +142,8 @@ impl<'a, T> Shared<'a, T> {
     #[expect(clippy::mut_from_ref, reason = "the caller vouches that runs are distinct")]
     unsafe fn run(&self, start: usize, length: usize) -> &mut [T] {
         assert!(start <= self.length && length <= self.length - start, "a run lies within its buffer");
-        // SAFETY: the run lies within the buffer, which is borrowed for 'a, and the caller vouches for the rest.
+        // SAFETY: the run lies within the buffer, which is borrowed for 'a, and the caller vouches for the
+        // rest.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(start), length) }
     }
 }

@@ -1,10 +1,12 @@
-//! What the last steps over a state leave for later ones: sampled tokens, rejected drafts, and what the backend keeps.
+//! What the last steps over a state leave for later ones: sampled tokens, rejected drafts, and what the
+//! backend keeps.
 
 use super::unknown;
 use crate::{Batch, DeviceError, STEPS_REMEMBERED, StepId, TokenId};
 use std::collections::VecDeque;
 
-/// The last steps over a state, oldest first; `K` is what a backend keeps of each: captured values, drafted rows.
+/// The last steps over a state, oldest first; `K` is what a backend keeps of each: captured values, drafted
+/// rows.
 #[derive(Debug)]
 pub struct Steps<K> {
     last: VecDeque<StepMemory<K>>,

@@ -1,8 +1,9 @@
-//! What every backend does on the host around a step: naming what earlier steps found, drawing, confirming drafts.
+//! What every backend does on the host around a step: naming what earlier steps found, drawing, confirming
+//! drafts.
 //!
 //! A backend keeps a [`Steps`] in its state, [`resolve`]s a batch against it, runs the program's nodes up to
-//! [`crate::Program::sampling_start`], and hands the values that sampling reads to a [`PendingStep`], which runs the
-//! other nodes when the parameters of the draws come. So the meaning of a batch is written once.
+//! [`crate::Program::sampling_start`], and hands the values that sampling reads to a [`PendingStep`], which
+//! runs the other nodes when the parameters of the draws come. So the meaning of a batch is written once.
 //!
 //! Knows no kernel and no memory of a device.
 

@@ -1,4 +1,5 @@
-//! Replaces what a batch names of earlier steps by what they found: sampled tokens, and how many drafts stand.
+//! Replaces what a batch names of earlier steps by what they found: sampled tokens, and how many drafts
+//! stand.
 
 use super::{Steps, unknown};
 use crate::sampling::SampleRow;

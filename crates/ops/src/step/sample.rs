@@ -6,8 +6,8 @@ use crate::{Batch, DeviceError, Row, RowKind, SequenceRows, TokenId, TokenSource
 
 /// A draw for each output that wants a token; `logits` gives the scores of an output.
 ///
-/// A row's draw remembers the sequence's history and the drafts before it that stand; afterwards the history has
-/// each token that a standing row drew.
+/// A row's draw remembers the sequence's history and the drafts before it that stand; afterwards the history
+/// has each token that a standing row drew.
 pub fn sample<'a>(
     logits: &dyn Fn(usize) -> &'a [f32],
     batch: &Batch,

@@ -139,7 +139,7 @@ fn fused_types(
     at: Place<'_>,
     node: &Node,
     body: &[Node],
-    outer: &Values,
+    outer: &mut Values,
 ) -> Result<Vec<Value>, ProgramError> {
     let mut inner = Values { exists: vec![false; outer.exists.len()], read: vec![false; outer.exists.len()] };
     for id in &node.inputs {
@@ -157,6 +157,8 @@ fn fused_types(
     }
     for id in &node.outputs {
         at.same("output made by the body", true, inner.exists.get(id.0 as usize).copied().unwrap_or(false))?;
+        // What the body alone reads is an output still, for the fused op makes it.
+        outer.read[id.0 as usize] |= inner.read[id.0 as usize];
     }
     Ok(types_of(at.program, &node.outputs))
 }

@@ -4,12 +4,13 @@
 //! y = sum_j exp(s_j - m) v_j / (sum_j exp(s_j - m) + exp(sink - m)),   s_j = soft_cap(scale * q . k_j)
 //! ```
 //!
-//! Keys go by absolute index in blocks of 64. A split of 256 has a running maximum of its own: each block scales what
-//! the split has by `exp(old maximum - new)`. Splits are folded from left to right into the row's total. So a row's bits
-//! depend on its index and its keys alone, whichever pages they lie in and wherever a chunk began.
+//! Keys go by absolute index in blocks of 64. A split of 256 has a running maximum of its own: each block
+//! scales what the split has by `exp(old maximum - new)`. Splits are folded from left to right into the row's
+//! total. So a row's bits depend on its index and its keys alone, whichever pages they lie in and wherever a
+//! chunk began.
 //!
-//! A part of the work is one row with the query heads of one kv head, which share the loads of its keys. Bound by
-//! memory in decode, by the two products in prefill.
+//! A part of the work is one row with the query heads of one kv head, which share the loads of its keys.
+//! Bound by memory in decode, by the two products in prefill.
 
 mod products;
 mod softmax;
@@ -197,7 +198,8 @@ impl RowHeads<'_> {
 }
 
 impl<'a> Context<'a> {
-    /// The keys and values of some indices of a block: those in a page, then those in the batch, each with its indices.
+    /// The keys and values of some indices of a block: those in a page, then those in the batch, each with
+    /// its indices.
     #[inline(always)]
     fn strips(
         &self,

@@ -20,8 +20,8 @@ impl Sums {
     pub(super) const NONE: Sums = Sums { largest: f32::NEG_INFINITY, weight: 0.0 };
 }
 
-/// Makes the products at `at` of a block scores and then weights, and adds them to the sums of the split. Returns by what
-/// the values of the blocks before are to be multiplied.
+/// Makes the products at `at` of a block scores and then weights, and adds them to the sums of the split.
+/// Returns by what the values of the blocks before are to be multiplied.
 ///
 /// Places that the row doesn't see get no weight, so every block is summed over the same 64 places.
 #[inline(always)]
@@ -66,8 +66,8 @@ fn largest(sixteens: &[[f32; LANES]]) -> f32 {
     lanes.into_iter().fold(f32::NEG_INFINITY, |largest, lane| if lane > largest { lane } else { largest })
 }
 
-/// Adds the sums of a split to the total's. Returns by what the values of the total and those of the split are to be
-/// multiplied.
+/// Adds the sums of a split to the total's. Returns by what the values of the total and those of the split
+/// are to be multiplied.
 #[inline(always)]
 pub(super) fn fold_split(total: &mut Sums, split: Sums) -> [f32; 2] {
     let largest = total.largest.max(split.largest);

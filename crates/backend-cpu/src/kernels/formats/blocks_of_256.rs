@@ -39,26 +39,29 @@ impl Unpack for Q6K {
 
     #[inline(always)]
     fn unpack<L: Lanes>(run: &[u8], mut take: impl FnMut(usize, L)) {
-        let scale = half_at::<L>(run, 208);
-        let scales: &[u8; 16] = part(run, 192);
         for half in 0..2 {
-            for sixteen in 0..8 {
-                let codes = six_bits(run, half, sixteen);
-                let scale = scale * f32::from(scales[8 * half + sixteen] as i8);
-                take(8 * half + sixteen, L::from_i8(&codes).mul(L::splat(scale)));
-            }
+            six_bits::<L, 0>(run, half, &mut take);
+            six_bits::<L, 1>(run, half, &mut take);
+            six_bits::<L, 2>(run, half, &mut take);
+            six_bits::<L, 3>(run, half, &mut take);
         }
     }
 }
 
-/// Codes `16 sixteen ..` of half a q6_k block, less 32, as signed bytes.
+/// The 32 elements of a quarter of half a q6_k block. The quarter is a constant, so that shifts and masks are.
 #[inline(always)]
-fn six_bits(run: &[u8], half: usize, sixteen: usize) -> [u8; LANES] {
-    let (quarter, side) = (sixteen / 2, sixteen % 2);
-    let low: &[u8; LANES] = part(run, 64 * half + 32 * (quarter % 2) + 16 * side);
-    let high: &[u8; LANES] = part(run, 128 + 32 * half + 16 * side);
-    std::array::from_fn(|i| {
-        let low = if quarter < 2 { low[i] & 15 } else { low[i] >> 4 };
-        (low | ((high[i] >> (2 * quarter)) & 3) << 4).wrapping_sub(32)
-    })
+fn six_bits<L: Lanes, const QUARTER: usize>(run: &[u8], half: usize, take: &mut impl FnMut(usize, L)) {
+    let scale = half_at::<L>(run, 208);
+    for side in 0..2 {
+        let low: &[u8; LANES] = part(run, 64 * half + 32 * (QUARTER % 2) + 16 * side);
+        let high: &[u8; LANES] = part(run, 128 + 32 * half + 16 * side);
+        let mut codes = [0; LANES];
+        for i in 0..LANES {
+            let low = if QUARTER < 2 { low[i] & 15 } else { low[i] >> 4 };
+            codes[i] = (low | (((high[i] >> (2 * QUARTER)) & 3) << 4)).wrapping_sub(32);
+        }
+        let sixteen = 8 * half + 2 * QUARTER + side;
+        let scale = scale * f32::from(run[192 + sixteen] as i8);
+        take(sixteen, L::from_i8(&codes).mul(L::splat(scale)));
+    }
 }

@@ -1,0 +1,5 @@
+//! The backend against the reference interpreter, against itself, and against input that makes no sense.
+
+mod errors;
+mod ops;
+mod support;
