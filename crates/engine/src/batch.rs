@@ -1,72 +1,75 @@
 //! From a step's plan to the flat arrays that a backend reads.
 
-use crate::scheduler::{Scheduled, StepPlan};
-use crate::sequence::Sequence;
+use crate::scheduler::{Part, StepPlan};
+use crate::sequence::Running;
 use gannet_ops::sampling::SampleRow;
 use gannet_ops::{
-    Batch, Length, Output, PageId, Row, RowKind, SampleRows, SequenceRows, TokenId, TokenSource, Want,
+    Batch, Length, Output, PageId, PageTable, Row, RowKind, SampleRows, SequenceRows, TokenId, TokenSource, Want,
 };
+use std::ops::Range;
 
-/// Assembles the rows of a step and how to draw its tokens.
-pub(crate) fn assemble(plan: &StepPlan, running: &[Sequence]) -> (Batch, SampleRows) {
+/// Assembles the rows of a step and how to draw its tokens. The parts stand in the order of the running sequences.
+pub(crate) fn assemble(plan: &StepPlan, running: &[Running]) -> (Batch, SampleRows) {
     let mut batch = Batch::default();
     let mut draws = SampleRows::default();
-    for part in &plan.scheduled {
-        let sequence = &running[part.running];
-        push_sequence(&mut batch, sequence, part);
+    let mut others = running.iter();
+    for part in &plan.parts {
+        let is_it = |other: &&Running| other.sequence.id == part.id;
+        let running = others.find(is_it).expect("a part's sequence is running");
+        push_sequence(&mut batch, running, part);
         if part.draws {
-            push_output(&mut batch, sequence);
-            draws.rows.push(sample_row(sequence));
+            push_output(&mut batch, running);
+            draws.rows.push(sample_row(running));
         }
     }
     (batch, draws)
 }
 
-fn push_sequence(batch: &mut Batch, sequence: &Sequence, part: &Scheduled) {
-    let tokens = &sequence.tokens[part.tokens.clone()];
+fn push_sequence(batch: &mut Batch, running: &Running, part: &Part) {
+    let sequence = &running.sequence;
     let is_prompt = part.tokens.start < sequence.prompt_tokens();
     let kind = if is_prompt { RowKind::Prompt } else { RowKind::Decode };
-    let rows = push_rows(batch, tokens, part.tokens.start, kind);
-    let tables = sequence.pages.tables(&mut batch.pages);
+    let rows = push_rows(batch, sequence.sources(part.tokens.clone()), part.tokens.start, kind);
+    let tables = running.state.tables(&mut batch.pages);
     batch.sequences.push(SequenceRows {
         rows,
         length: Length::Exact(part.tokens.start as u32),
         tables,
-        recurrent: None,
-        sampler: Some(sequence.sampler),
+        recurrent: running.state.banks(),
+        sampler: Some(running.slot),
         adapter: None,
     });
 }
 
 /// Appends a row a token of the sequence that is pushed next; returns their range.
-pub(crate) fn push_rows(
+fn push_rows(
     batch: &mut Batch,
-    tokens: &[TokenId],
+    tokens: impl Iterator<Item = TokenSource>,
     first_index: usize,
     kind: RowKind,
-) -> std::ops::Range<u32> {
+) -> Range<u32> {
     let start = batch.rows.len() as u32;
     let sequence = batch.sequences.len() as u32;
-    for (place, token) in tokens.iter().enumerate() {
+    for (place, token) in tokens.enumerate() {
         let index = (first_index + place) as u32;
-        let token = TokenSource::Known(*token);
         batch.rows.push(Row { sequence, token, index, position: [index; 3], kind });
     }
     start..batch.rows.len() as u32
 }
 
-fn push_output(batch: &mut Batch, sequence: &Sequence) {
+fn push_output(batch: &mut Batch, running: &Running) {
     let row = batch.rows.len() as u32 - 1;
-    let want = Want { token: true, logprobs: sequence.request.logprobs, ..Want::default() };
+    let want = Want { token: true, logprobs: running.sequence.request.logprobs, ..Want::default() };
     batch.outputs.push(Output { row, want });
 }
 
-fn sample_row(sequence: &Sequence) -> SampleRow {
+fn sample_row(running: &Running) -> SampleRow {
+    let request = &running.sequence.request;
     SampleRow {
-        sampling: sequence.request.sampling.clone(),
-        seed: sequence.request.seed,
-        choice: 0,
-        index: sequence.tokens.len() as u32,
+        sampling: request.sampling.clone(),
+        seed: request.seed,
+        choice: request.choice,
+        index: running.sequence.total() as u32,
         allowed: None,
     }
 }
@@ -76,19 +79,22 @@ pub(crate) fn scores_of(
     tokens: &[TokenId],
     first_index: usize,
     wanted_from: usize,
-    tables: impl FnOnce(&mut Vec<PageId>) -> Vec<gannet_ops::PageTable>,
+    state: &crate::state::SequenceState,
 ) -> Batch {
     let mut batch = Batch::default();
-    let rows = push_rows(&mut batch, tokens, first_index, RowKind::Prompt);
+    let known = tokens.iter().copied().map(TokenSource::Known);
+    let rows = push_rows(&mut batch, known, first_index, RowKind::Prompt);
     let want = Want { logits: true, ..Want::default() };
     let is_wanted = |row: &u32| first_index + *row as usize >= wanted_from;
     batch.outputs = rows.clone().filter(is_wanted).map(|row| Output { row, want }).collect();
-    let tables = tables(&mut batch.pages);
+    let mut pages: Vec<PageId> = Vec::new();
+    let tables: Vec<PageTable> = state.tables(&mut pages);
+    batch.pages = pages;
     batch.sequences.push(SequenceRows {
         rows,
         length: Length::Exact(first_index as u32),
         tables,
-        recurrent: None,
+        recurrent: state.banks(),
         sampler: None,
         adapter: None,
     });

@@ -1,167 +1,266 @@
 //! The engine's thread: commands in, steps, events out.
+//!
+//! Up to `depth` steps are in flight: while the device computes one, the next is planned from what is certain, its
+//! tokens named by the step that draws them. A request that ends keeps its memory until no step in flight uses it.
 
+mod admit;
+mod collect;
+
+use crate::batch;
 use crate::handle::{Command, EngineHandle};
+use crate::outbox::Outbox;
 use crate::request::{FinishReason, RequestId};
 use crate::runner::Runner;
-use crate::scheduler::{MAX_WAITING, Scheduler, StepPlan};
-use crate::sequence::Sequence;
+use crate::scheduler::{self, Queue, StepBudget, StepPlan};
+use crate::sequence::Running;
 use crate::state::StateManager;
-use crate::{batch, commit};
-use crossbeam_channel::{Receiver, bounded};
-use gannet_ops::{DeviceError, SamplerSlot};
+use crate::stats::SharedStats;
+use crossbeam_channel::{Receiver, TryRecvError, bounded};
+use gannet_ops::{DeviceError, RecurrentBank, StepId};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
 
 /// Commands that may wait for the engine's thread.
-const INBOX_COMMANDS: usize = 256;
+const INBOX_COMMANDS: usize = 1024;
+
+/// What a person may choose about an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineOptions {
+    /// Sequences that may run at once; the runner's budget has slots for them.
+    pub sequences: usize,
+    /// Requests that may wait.
+    pub waiting: usize,
+    /// Steps in flight: 1 where a step is computed by the time it is submitted, 2 where a device computes it.
+    pub depth: usize,
+    /// Rows of a step; what fits into its time where absent.
+    pub step_rows: Option<usize>,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self { sequences: 1, waiting: 64, depth: 1, step_rows: None }
+    }
+}
 
 /// One model's requests, stepped by one thread.
 pub struct Engine {
     inbox: Receiver<Command>,
-    scheduler: Scheduler,
+    options: EngineOptions,
+    queue: Queue,
+    running: Vec<Running>,
+    free_slots: Vec<u32>,
+    in_flight: VecDeque<InFlight>,
     state: StateManager,
     runner: Runner,
+    budget: StepBudget,
+    outbox: Outbox,
+    stats: Arc<SharedStats>,
+    last_collected: Instant,
+}
+
+/// A submitted step.
+struct InFlight {
+    step: StepId,
+    plan: StepPlan,
+    /// The bank that each part's recurrent state was written to.
+    banks: Vec<Option<RecurrentBank>>,
+    submitted: Instant,
 }
 
 /// What a turn of the loop says about the next.
-enum Turn {
-    Continue,
-    Stop,
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    Worked,
+    Idle,
 }
 
 impl Engine {
     /// An engine over a runner, and the handle by which others reach it.
-    pub fn new(runner: Runner) -> (Engine, EngineHandle) {
+    pub fn new(runner: Runner, options: EngineOptions) -> (Engine, EngineHandle) {
         let (sender, inbox) = bounded(INBOX_COMMANDS);
-        let handle = EngineHandle::new(sender, &runner);
+        let stats = Arc::new(SharedStats::default());
         let state = StateManager::new(&runner.layout, &runner.budget);
-        (Engine { inbox, scheduler: Scheduler::default(), state, runner }, handle)
-    }
-
-    /// Runs until the handle is dropped or asks to stop; then every request that is left hears so.
-    pub fn run(mut self) {
-        while let Turn::Continue = self.take_commands() {
-            if let Err(error) = self.step() {
-                self.fail_all(&error);
-            }
-        }
-        while let Some(mut sequence) =
-            self.scheduler.running.pop().or_else(|| self.scheduler.waiting.pop_front())
-        {
-            sequence.finish(FinishReason::Cancelled);
-        }
-    }
-
-    /// One pass over all running sequences: plan, assemble, run, commit.
-    fn step(&mut self) -> Result<(), DeviceError> {
-        self.start_waiting()?;
-        let plan = self.plan();
-        if plan.scheduled.is_empty() {
-            return Ok(());
-        }
-        let (batch, draws) = batch::assemble(&plan, &self.scheduler.running);
-        let output = match self.runner.run(&batch, &draws) {
-            // Nothing of the step counts, so the next one computes the same rows again.
-            Err(DeviceError::Interrupted) => return Ok(()),
-            result => result?,
+        let handle = EngineHandle::new(sender, &runner, state.longest_sequence(), stats.clone());
+        let engine = Engine {
+            inbox,
+            options,
+            queue: Queue::default(),
+            running: Vec::new(),
+            free_slots: (0..options.sequences as u32).rev().collect(),
+            in_flight: VecDeque::new(),
+            state,
+            budget: StepBudget::new(options.step_rows, runner.step_rows),
+            runner,
+            outbox: Outbox::default(),
+            stats,
+            last_collected: Instant::now(),
         };
-        let running = &mut self.scheduler.running;
-        let ended = commit::commit(&plan, output, running, &mut self.state, self.runner.context);
-        self.end(ended);
-        self.check_invariants();
-        Ok(())
+        (engine, handle)
     }
 
-    /// Waits for a command only where nothing runs.
-    fn take_commands(&mut self) -> Turn {
-        let is_idle = self.scheduler.running.is_empty() && self.scheduler.waiting.is_empty();
-        if is_idle {
-            match self.inbox.recv() {
-                Ok(command) => self.obey(command),
-                Err(_) => return Turn::Stop,
-            }
-        }
-        while let Ok(command) = self.inbox.try_recv() {
-            self.obey(command);
-        }
-        Turn::Continue
-    }
-
-    fn obey(&mut self, command: Command) {
-        match command {
-            Command::Submit(id, request, clock) => {
-                let tokens = request.prompt.clone();
-                let pages = self.state.empty();
-                let sampler = SamplerSlot(0);
-                let mut sequence =
-                    Sequence { id, request: *request, tokens, computed: 0, pages, sampler, clock };
-                if self.scheduler.waiting.len() < MAX_WAITING {
-                    self.scheduler.waiting.push_back(sequence);
-                } else {
-                    sequence
-                        .finish(FinishReason::Failed(format!("{MAX_WAITING} requests are waiting already")));
-                }
-            }
-            Command::Cancel(id) => self.cancel(id),
-        }
-    }
-
-    fn cancel(&mut self, id: RequestId) {
-        if let Some(place) = self.scheduler.waiting.iter().position(|sequence| sequence.id == id) {
-            if let Some(mut sequence) = self.scheduler.waiting.remove(place) {
-                sequence.finish(FinishReason::Cancelled);
-            }
-        } else if let Some(place) = self.scheduler.running.iter().position(|sequence| sequence.id == id) {
-            self.end(vec![(place, FinishReason::Cancelled)]);
-        }
-    }
-
-    fn start_waiting(&mut self) -> Result<(), DeviceError> {
-        while let Some(mut sequence) = self.scheduler.next_to_start() {
-            sequence.clock.step_begins();
-            sequence.sampler = SamplerSlot(self.scheduler.running.len() as u32);
-            self.runner.start_history(sequence.sampler, &sequence.request.prompt)?;
-            self.scheduler.running.push(sequence);
-        }
-        Ok(())
-    }
-
-    /// The next step, with its pages reserved. A sequence that can't have its pages ends, and the others are
-    /// planned anew.
-    fn plan(&mut self) -> StepPlan {
+    /// Runs until the last handle is dropped; then every request that is left hears so.
+    pub fn run(mut self) {
         loop {
-            let plan = self.scheduler.plan(self.runner.step_rows);
-            let mut refused = Vec::new();
-            for part in &plan.scheduled {
-                let sequence = &mut self.scheduler.running[part.running];
-                if let Err(error) = self.state.reserve(&mut sequence.pages, part.tokens.end) {
-                    refused.push((part.running, FinishReason::Failed(error.to_string())));
+            match self.inbox.try_recv() {
+                Ok(command) => self.obey(command),
+                Err(TryRecvError::Disconnected) => return self.cancel_all(),
+                Err(TryRecvError::Empty) => {
+                    if self.turn() == Turn::Idle {
+                        self.check_invariants();
+                        match self.inbox.recv() {
+                            Ok(command) => self.obey(command),
+                            Err(_) => return,
+                        }
+                    }
                 }
             }
-            if refused.is_empty() {
-                return plan;
+        }
+    }
+
+    /// One pass: admit, step, collect, tell. A device error ends what runs, and what waits may still be served.
+    pub(crate) fn turn(&mut self) -> Turn {
+        if let Err(error) = self.step() {
+            self.fail_all(&error);
+        }
+        self.retire();
+        for id in self.outbox.flush() {
+            self.cancel(id, FinishReason::Cancelled);
+        }
+        self.retire();
+        let (running, waiting, prefix) = (self.running.len(), self.queue.len(), self.state.counters());
+        self.stats.update(|stats| (stats.running, stats.waiting, stats.prefix) = (running, waiting, prefix));
+        if cfg!(debug_assertions) {
+            self.check_invariants();
+        }
+        let is_idle = self.running.is_empty() && self.queue.is_empty() && self.in_flight.is_empty();
+        if is_idle { Turn::Idle } else { Turn::Worked }
+    }
+
+    /// Plans and submits a step, and collects the oldest one where as many are in flight as may be.
+    fn step(&mut self) -> Result<(), DeviceError> {
+        self.expire(Instant::now());
+        self.admit()?;
+        let plan = self.plan()?;
+        let is_submitted = !plan.parts.is_empty();
+        if is_submitted {
+            let (batch, draws) = batch::assemble(&plan, &self.running);
+            match self.runner.submit(&batch, &draws) {
+                // Nothing of the step counts, so the next one computes the same rows again.
+                Err(DeviceError::Interrupted) => return Ok(()),
+                step => self.submitted(step?, plan),
             }
-            self.end(refused);
+        }
+        if self.in_flight.len() >= self.options.depth || !is_submitted { self.collect() } else { Ok(()) }
+    }
+
+    /// The next step, with its pages reserved.
+    fn plan(&mut self) -> Result<StepPlan, DeviceError> {
+        loop {
+            let decoding = self.running.iter().filter(|running| running.sequence.is_decoding()).count();
+            let rows = self.budget.rows(decoding);
+            let plan = scheduler::plan(&self.running, rows, self.runner.context);
+            let Some((id, why)) = self.first_without_pages(&plan)? else { return Ok(plan) };
+            // What is in flight may end sequences, which frees pages.
+            if self.in_flight.is_empty() { self.make_room(id, &why)? } else { self.collect()? }
         }
     }
 
-    /// Takes sequences out of the running, by ascending place, and says why they end.
-    fn end(&mut self, ended: Vec<(usize, FinishReason)>) {
-        for (place, reason) in ended.into_iter().rev() {
-            let mut sequence = self.scheduler.running.remove(place);
-            self.state.release(&mut sequence.pages);
-            sequence.finish(reason);
+    fn first_without_pages(&mut self, plan: &StepPlan) -> Result<Option<(RequestId, String)>, DeviceError> {
+        for part in &plan.parts {
+            let at = self.position(part.id).expect("a part's sequence is running");
+            let state = &mut self.running[at].state;
+            let reserved = self.state.reserve(state, part.tokens.end, self.runner.state.as_mut())?;
+            if let Err(error) = reserved {
+                return Ok(Some((part.id, error.to_string())));
+            }
+        }
+        Ok(None)
+    }
+
+    fn submitted(&mut self, step: StepId, plan: StepPlan) {
+        let mut output = 0;
+        let mut banks = Vec::new();
+        for part in &plan.parts {
+            let at = self.position(part.id).expect("a part's sequence is running");
+            let Running { sequence, state, .. } = &mut self.running[at];
+            sequence.scheduled = part.tokens.end;
+            sequence.steps_in_flight += 1;
+            state.step_submitted();
+            banks.push(state.bank());
+            if part.draws {
+                sequence.drawing.push_back((step, output));
+                output += 1;
+            }
+        }
+        self.in_flight.push_back(InFlight { step, plan, banks, submitted: Instant::now() });
+    }
+
+    pub(crate) fn obey(&mut self, command: Command) {
+        match command {
+            Command::Submit(sequence) => self.enqueue(*sequence),
+            Command::Cancel(id) => self.cancel(id, FinishReason::Cancelled),
+            Command::Truncate(id, tokens) => self.truncate(id, tokens),
         }
     }
 
-    /// A device error ends what runs; what waits may still be served.
+    fn position(&self, id: RequestId) -> Option<usize> {
+        self.running.iter().position(|running| running.sequence.id == id)
+    }
+
+    /// Ends a request wherever it is; one that has ended already is left alone.
+    fn cancel(&mut self, id: RequestId, reason: FinishReason) {
+        if let Some(mut sequence) = self.queue.remove(id) {
+            sequence.finish(reason, &mut self.outbox);
+        } else if let Some(at) = self.position(id) {
+            self.end(at, reason, None);
+        }
+    }
+
+    /// Ends a request at an earlier token of its answer.
+    fn truncate(&mut self, id: RequestId, tokens: usize) {
+        if let Some(at) = self.position(id) {
+            let sequence = &mut self.running[at].sequence;
+            if !sequence.has_ended {
+                let kept = tokens.clamp(sequence.prompt_tokens(), sequence.tokens.len());
+                sequence.tokens.truncate(kept);
+                sequence.computed = sequence.computed.min(kept);
+            }
+        }
+        self.cancel(id, FinishReason::Truncated);
+    }
+
+    fn expire(&mut self, now: Instant) {
+        let is_late = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
+        let running = self.running.iter().map(|running| &running.sequence);
+        let late = self.queue.iter().chain(running).filter(|sequence| is_late(sequence.request.deadline));
+        for id in late.map(|sequence| sequence.id).collect::<Vec<_>>() {
+            self.cancel(id, FinishReason::TimedOut);
+        }
+    }
+
     fn fail_all(&mut self, error: &DeviceError) {
-        let reason = FinishReason::Failed(error.to_string());
-        let all = (0..self.scheduler.running.len()).map(|place| (place, reason.clone())).collect();
-        self.end(all);
+        self.in_flight.clear();
+        for at in 0..self.running.len() {
+            let sequence = &mut self.running[at].sequence;
+            sequence.steps_in_flight = 0;
+            if !sequence.has_ended {
+                sequence.finish(FinishReason::Failed(error.to_string()), &mut self.outbox);
+            }
+        }
+    }
+
+    fn cancel_all(&mut self) {
+        let running = self.running.iter().map(|running| &running.sequence);
+        for id in self.queue.iter().chain(running).map(|sequence| sequence.id).collect::<Vec<_>>() {
+            self.cancel(id, FinishReason::Cancelled);
+        }
+        self.outbox.flush();
     }
 
     fn check_invariants(&self) {
-        if cfg!(debug_assertions) {
-            self.state.check(self.scheduler.running.iter().map(|sequence| &sequence.pages));
-        }
+        self.state.check(self.running.iter().map(|running| &running.state));
+        let slots = self.free_slots.len() + self.running.len();
+        assert_eq!(slots, self.options.sequences, "each slot is free or a running sequence's");
     }
 }

@@ -32,19 +32,20 @@ pub fn evaluate(
     if tokens.len() > runner.context {
         return Err(EvaluateError::TooLong { tokens: tokens.len(), context: runner.context });
     }
-    let mut state = StateManager::new(&runner.layout, &runner.budget);
-    let mut pages = state.empty();
+    let mut manager = StateManager::new(&runner.layout, &runner.budget);
+    let mut state = manager.empty(0, 0);
     for start in (0..tokens.len()).step_by(runner.step_rows) {
         let end = tokens.len().min(start + runner.step_rows);
-        state.reserve(&mut pages, end).expect("the budget was made for the whole context");
-        let batch = scores_of(&tokens[start..end], start, wanted_from, |list| pages.tables(list));
+        manager.reserve(&mut state, end, runner.state.as_mut())?.expect("the budget is for the whole context");
+        let batch = scores_of(&tokens[start..end], start, wanted_from, &state);
         let first = batch.outputs.first().map_or(0, |output| start + output.row as usize);
-        let output = runner.run(&batch, &SampleRows::default())?;
-        for (place, result) in output.outputs.iter().enumerate() {
+        let step = runner.submit(&batch, &SampleRows::default())?;
+        state.step_submitted();
+        for (place, result) in runner.wait(step)?.outputs.iter().enumerate() {
             visit(first + place, result.logits.as_deref().expect("the scores were asked for"));
         }
-        state.commit(&mut pages, end);
+        manager.commit(&mut state, end);
     }
-    state.release(&mut pages);
+    manager.release(&mut state);
     Ok(())
 }

@@ -2,7 +2,8 @@
 
 use crate::request::{Request, RequestId};
 use crate::runner::Runner;
-use crate::stats::Clock;
+use crate::sequence::Sequence;
+use crate::stats::{Clock, EngineStats, SharedStats};
 use crossbeam_channel::{Sender, TrySendError};
 use gannet_ops::Interrupter;
 use std::sync::Arc;
@@ -10,8 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What the engine's thread is told.
 pub(crate) enum Command {
-    Submit(RequestId, Box<Request>, Clock),
+    Submit(Box<Sequence>),
     Cancel(RequestId),
+    /// End the request after so many tokens, those of the prompt included.
+    Truncate(RequestId, usize),
 }
 
 /// The way into an engine; the engine stops when the last copy is dropped.
@@ -20,8 +23,10 @@ pub struct EngineHandle {
     inbox: Sender<Command>,
     interrupter: Interrupter,
     next_id: Arc<AtomicU64>,
+    stats: Arc<SharedStats>,
     vocabulary: usize,
     context: usize,
+    longest_sequence: usize,
 }
 
 /// Why a request is refused at the door.
@@ -41,6 +46,14 @@ pub enum SubmitError {
         /// Tokens of the context.
         context: usize,
     },
+    /// The prompt needs more state than there is.
+    #[error("the prompt has {prompt} tokens, and all memory for keys and values holds {memory}; give it more memory")]
+    PromptTooLarge {
+        /// Tokens of the prompt.
+        prompt: usize,
+        /// Tokens that the pages hold.
+        memory: usize,
+    },
     /// A token that the model doesn't have.
     #[error("token id {id} is outside of the model's vocabulary of {vocabulary}")]
     UnknownToken {
@@ -49,7 +62,7 @@ pub enum SubmitError {
         /// Entries of the vocabulary.
         vocabulary: usize,
     },
-    /// A limit of zero tokens.
+    /// A limit of zero tokens, or no answer at all.
     #[error("at most 0 tokens were asked for; ask for at least 1")]
     NoTokens,
     /// The engine's inbox is full.
@@ -64,13 +77,20 @@ pub enum SubmitError {
 }
 
 impl EngineHandle {
-    pub(crate) fn new(inbox: Sender<Command>, runner: &Runner) -> Self {
+    pub(crate) fn new(
+        inbox: Sender<Command>,
+        runner: &Runner,
+        longest_sequence: usize,
+        stats: Arc<SharedStats>,
+    ) -> Self {
         Self {
             inbox,
             interrupter: runner.interrupter(),
             next_id: Arc::new(AtomicU64::new(0)),
+            stats,
             vocabulary: runner.vocabulary,
             context: runner.context,
+            longest_sequence,
         }
     }
 
@@ -79,12 +99,25 @@ impl EngineHandle {
         self.context
     }
 
+    /// What the engine has done and does.
+    pub fn stats(&self) -> EngineStats {
+        self.stats.read()
+    }
+
     /// Hands a request to the engine; its sink hears everything else.
     pub fn submit(&self, request: Request) -> Result<RequestId, SubmitError> {
         self.check(&request)?;
-        let id = RequestId(self.next_id.fetch_add(1, Ordering::Relaxed));
-        self.send(Command::Submit(id, Box::new(request), Clock::start()))?;
-        Ok(id)
+        self.send_request(request, None)
+    }
+
+    /// Hands several requests of one prompt to the engine, which computes the prompt once.
+    pub fn submit_choices(&self, requests: Vec<Request>) -> Result<Vec<RequestId>, SubmitError> {
+        requests.iter().try_for_each(|request| self.check(request))?;
+        let mut ids: Vec<RequestId> = Vec::new();
+        for request in requests {
+            ids.push(self.send_request(request, ids.first().copied())?);
+        }
+        Ok(ids)
     }
 
     /// Ends a request; the step in progress is given up. A request that has ended already is left alone.
@@ -94,6 +127,18 @@ impl EngineHandle {
         Ok(())
     }
 
+    /// Ends a request after so many tokens, those of the prompt included, because what it made later isn't wanted: a
+    /// stop string was found. What is cached of it ends there too.
+    pub fn truncate(&self, id: RequestId, tokens: usize) -> Result<(), SubmitError> {
+        self.send(Command::Truncate(id, tokens))
+    }
+
+    fn send_request(&self, request: Request, after: Option<RequestId>) -> Result<RequestId, SubmitError> {
+        let id = RequestId(self.next_id.fetch_add(1, Ordering::Relaxed));
+        self.send(Command::Submit(Box::new(Sequence::new(id, request, after, Clock::start()))))?;
+        Ok(id)
+    }
+
     fn check(&self, request: &Request) -> Result<(), SubmitError> {
         let (prompt, context, vocabulary) = (request.prompt.len(), self.context, self.vocabulary);
         if prompt == 0 {
@@ -101,6 +146,9 @@ impl EngineHandle {
         }
         if prompt >= context {
             return Err(SubmitError::PromptTooLong { prompt, context });
+        }
+        if prompt >= self.longest_sequence {
+            return Err(SubmitError::PromptTooLarge { prompt, memory: self.longest_sequence });
         }
         if request.max_tokens == 0 {
             return Err(SubmitError::NoTokens);

@@ -6,6 +6,7 @@ use gannet_ops::sampling::Sampling;
 use gannet_ops::{TokenId, TokenLogprobs};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A request's number; ascends in the order of submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,38 +20,78 @@ pub struct Request {
     pub sampling: Arc<Sampling>,
     /// The seed of the draws.
     pub seed: u64,
+    /// Which of several answers to one prompt this is; each has its own noise.
+    pub choice: u32,
     /// The most tokens to generate.
     pub max_tokens: u32,
     /// Tokens that end the answer; the one that does is reported, as the reason.
     pub end_tokens: Vec<TokenId>,
     /// Log-probabilities with each token: of so many most likely ones beside the drawn one.
     pub logprobs: Option<u32>,
+    /// Higher ones go first, and are preempted last.
+    pub priority: i32,
+    /// When the request is given up.
+    pub deadline: Option<Instant>,
+    /// Requests of different salts share nothing of the prefix cache.
+    pub cache_salt: u64,
+    /// Indices of the prompt at which later prompts are likely to branch off: ends of messages and of what stands
+    /// before them. Recurrent state is kept there, where the model has any.
+    pub boundaries: Vec<u32>,
     /// Where events go.
-    pub sink: Box<dyn Sink>,
+    pub sink: Arc<dyn Sink>,
 }
 
-/// Where a request's events go. Never waits.
-pub trait Sink: Send {
-    /// Takes an event, or says that nobody listens any more, which cancels the request.
-    fn deliver(&mut self, event: Event) -> Result<(), SinkClosed>;
-}
-
-/// Nobody takes a request's events any more, or not fast enough.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SinkClosed;
-
-impl Sink for Sender<Event> {
-    fn deliver(&mut self, event: Event) -> Result<(), SinkClosed> {
-        match self.try_send(event) {
-            Ok(()) => Ok(()),
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Err(SinkClosed),
+impl Request {
+    /// A greedy request with no end but its limit of tokens.
+    pub fn greedy(prompt: Vec<TokenId>, max_tokens: u32, sink: Arc<dyn Sink>) -> Self {
+        Self {
+            prompt,
+            sampling: Arc::new(Sampling::greedy()),
+            seed: 0,
+            choice: 0,
+            max_tokens,
+            end_tokens: Vec::new(),
+            logprobs: None,
+            priority: 0,
+            deadline: None,
+            cache_salt: 0,
+            boundaries: Vec::new(),
+            sink,
         }
+    }
+}
+
+/// Where the events of requests go; one sink may serve many. Never waits.
+pub trait Sink: Send + Sync {
+    /// Takes all events of one step, in order; returns the requests that nobody listens to any more, which are then
+    /// cancelled.
+    fn deliver(&self, events: Vec<(RequestId, Event)>) -> Vec<RequestId>;
+}
+
+/// A channel of one request's events. Where it is full or closed, nobody listens.
+impl Sink for Sender<Event> {
+    fn deliver(&self, events: Vec<(RequestId, Event)>) -> Vec<RequestId> {
+        for (id, event) in events {
+            match self.try_send(event) {
+                Ok(()) => {}
+                Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => return vec![id],
+            }
+        }
+        Vec::new()
     }
 }
 
 /// What a client hears of its request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
+    /// The request has left the queue.
+    Started {
+        /// Tokens of the prompt that the prefix cache had, so that they needn't be computed.
+        reused_tokens: u32,
+        /// Tokens of the prompt that the prefix cache had in common: the next one is the first that differs. More than
+        /// `reused_tokens` where the model can't resume in between.
+        common_tokens: u32,
+    },
     /// So many of the prompt's tokens are computed.
     Prefilled {
         /// Tokens computed.
@@ -83,8 +124,12 @@ pub enum FinishReason {
     MaxTokens,
     /// The context is full.
     ContextFull,
+    /// The client ended it at an earlier token.
+    Truncated,
     /// The client asked to end it, or listens no more.
     Cancelled,
+    /// Its deadline has passed.
+    TimedOut,
     /// It can't go on; the text says why.
     Failed(String),
 }
@@ -93,9 +138,10 @@ impl FinishReason {
     /// The word that the field uses for it.
     pub fn name(&self) -> &'static str {
         match self {
-            FinishReason::EndToken(_) => "stop",
+            FinishReason::EndToken(_) | FinishReason::Truncated => "stop",
             FinishReason::MaxTokens | FinishReason::ContextFull => "length",
             FinishReason::Cancelled => "cancelled",
+            FinishReason::TimedOut => "timeout",
             FinishReason::Failed(_) => "error",
         }
     }
@@ -107,7 +153,9 @@ impl fmt::Display for FinishReason {
             FinishReason::EndToken(token) => write!(f, "end token {}", token.0),
             FinishReason::MaxTokens => write!(f, "the limit of tokens is reached"),
             FinishReason::ContextFull => write!(f, "the context is full"),
+            FinishReason::Truncated => write!(f, "ended by the client at an earlier token"),
             FinishReason::Cancelled => write!(f, "cancelled"),
+            FinishReason::TimedOut => write!(f, "the deadline has passed"),
             FinishReason::Failed(why) => write!(f, "failed: {why}"),
         }
     }
@@ -118,8 +166,12 @@ impl fmt::Display for FinishReason {
 pub struct Usage {
     /// Tokens of the prompt.
     pub prompt_tokens: u32,
+    /// Tokens of the prompt that the prefix cache had.
+    pub reused_tokens: u32,
     /// Tokens generated, the end token included.
     pub generated_tokens: u32,
+    /// Times that it had to make room for others and was computed again.
+    pub preemptions: u32,
     /// How long each part took.
     pub timings: Timings,
 }

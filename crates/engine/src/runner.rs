@@ -1,8 +1,7 @@
 //! A plan and its state as one thing that runs steps.
 
 use gannet_ops::{
-    Batch, Budget, DeviceError, Interrupter, Plan, SampleRows, SamplerSlot, State, StateLayout, StepOutput,
-    TokenId,
+    Batch, Budget, DeviceError, Interrupter, Plan, SampleRows, State, StateLayout, StepId, StepOutput,
 };
 use std::sync::Arc;
 
@@ -25,15 +24,15 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Runs a step and draws its tokens.
-    pub(crate) fn run(&mut self, batch: &Batch, rows: &SampleRows) -> Result<StepOutput, DeviceError> {
+    /// Submits a step with its draws.
+    pub(crate) fn submit(&mut self, batch: &Batch, draws: &SampleRows) -> Result<StepId, DeviceError> {
         let step = self.plan.submit(batch, self.state.as_mut())?;
-        self.plan.sample(step, rows, self.state.as_mut())?;
-        self.plan.wait(step)
+        self.plan.sample(step, draws, self.state.as_mut())?;
+        Ok(step)
     }
 
-    pub(crate) fn start_history(&mut self, slot: SamplerSlot, prompt: &[TokenId]) -> Result<(), DeviceError> {
-        self.state.start_history(slot, prompt, &[])
+    pub(crate) fn wait(&mut self, step: StepId) -> Result<StepOutput, DeviceError> {
+        self.plan.wait(step)
     }
 
     pub(crate) fn interrupter(&self) -> Interrupter {

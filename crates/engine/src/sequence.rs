@@ -1,24 +1,64 @@
-//! A running request: its tokens and how far they are computed.
+//! A request from its submission to its end: its tokens, and how far they are computed.
 
-use crate::request::{Event, FinishReason, Request, RequestId, SinkClosed, Usage};
-use crate::state::SequencePages;
+use crate::request::{Event, FinishReason, Request, RequestId, Usage};
+use crate::outbox::Outbox;
+use crate::state::{PrefixHit, SequenceState};
 use crate::stats::Clock;
-use gannet_ops::{SamplerSlot, TokenId};
+use gannet_ops::{SamplerSlot, StepId, TokenId, TokenSource};
+use std::collections::VecDeque;
+use std::ops::Range;
 
-/// A running request.
+/// A request in the queue or among the running.
 pub(crate) struct Sequence {
     pub(crate) id: RequestId,
     pub(crate) request: Request,
+    /// The request whose prompt is the same and is computed first.
+    pub(crate) after: Option<RequestId>,
     /// The prompt, then what was generated.
     pub(crate) tokens: Vec<TokenId>,
-    /// Tokens whose keys and values are in the pages; less than all tokens by one while decoding.
+    /// Tokens behind these that steps in flight draw.
+    pub(crate) drawing: VecDeque<(StepId, u32)>,
+    /// Tokens that submitted steps compute, the collected ones included.
+    pub(crate) scheduled: usize,
+    /// Tokens that collected steps have computed.
     pub(crate) computed: usize,
-    pub(crate) pages: SequencePages,
-    pub(crate) sampler: SamplerSlot,
+    /// Steps in flight with rows of this sequence.
+    pub(crate) steps_in_flight: u32,
+    /// What was said when it ended; its memory is freed when no step in flight uses it.
+    pub(crate) has_ended: bool,
+    pub(crate) hit: PrefixHit,
+    pub(crate) preemptions: u32,
+    /// Indices after which recurrent state is kept, ascending.
+    pub(crate) checkpoints: Vec<usize>,
     pub(crate) clock: Clock,
 }
 
+/// What a running sequence holds of the engine's memory.
+pub(crate) struct Running {
+    pub(crate) sequence: Sequence,
+    pub(crate) state: SequenceState,
+    pub(crate) slot: SamplerSlot,
+}
+
 impl Sequence {
+    pub(crate) fn new(id: RequestId, request: Request, after: Option<RequestId>, clock: Clock) -> Self {
+        Self {
+            id,
+            tokens: request.prompt.clone(),
+            request,
+            after,
+            drawing: VecDeque::new(),
+            scheduled: 0,
+            computed: 0,
+            steps_in_flight: 0,
+            has_ended: false,
+            hit: PrefixHit::default(),
+            preemptions: 0,
+            checkpoints: Vec::new(),
+            clock,
+        }
+    }
+
     pub(crate) fn prompt_tokens(&self) -> usize {
         self.request.prompt.len()
     }
@@ -27,22 +67,54 @@ impl Sequence {
         self.tokens.len() - self.request.prompt.len()
     }
 
-    /// Tokens that have still to be computed before the next one can be drawn.
-    pub(crate) fn pending(&self) -> usize {
-        self.tokens.len() - self.computed
+    /// Tokens that are known or being drawn.
+    pub(crate) fn total(&self) -> usize {
+        self.tokens.len() + self.drawing.len()
     }
 
-    pub(crate) fn deliver(&mut self, event: Event) -> Result<(), SinkClosed> {
-        self.request.sink.deliver(event)
+    /// Tokens that no submitted step computes yet; none where the last token is drawn already.
+    pub(crate) fn pending(&self, context: usize) -> usize {
+        let most = self.prompt_tokens().saturating_add(self.request.max_tokens as usize).min(context);
+        if self.has_ended || self.total() >= most { 0 } else { self.total() - self.scheduled }
     }
 
-    /// Says the last word. A sink that is gone can't hear it, which changes nothing.
-    pub(crate) fn finish(&mut self, reason: FinishReason) {
+    /// Whether its next row is the last token that is certain.
+    pub(crate) fn is_decoding(&self) -> bool {
+        self.total() > self.prompt_tokens() && self.total() - self.scheduled <= 1
+    }
+
+    /// The tokens of these indices, as a batch names them.
+    pub(crate) fn sources(&self, indices: Range<usize>) -> impl Iterator<Item = TokenSource> + '_ {
+        indices.map(|index| match self.tokens.get(index) {
+            Some(token) => TokenSource::Known(*token),
+            None => {
+                let (step, output) = self.drawing[index - self.tokens.len()];
+                TokenSource::Sampled { step, output }
+            }
+        })
+    }
+
+    pub(crate) fn say(&self, event: Event, outbox: &mut Outbox) {
+        outbox.push(&self.request.sink, self.id, event);
+    }
+
+    /// Says the last word.
+    pub(crate) fn finish(&mut self, reason: FinishReason, outbox: &mut Outbox) {
+        self.has_ended = true;
         let usage = Usage {
             prompt_tokens: self.prompt_tokens() as u32,
+            reused_tokens: self.hit.reused as u32,
             generated_tokens: self.generated_tokens() as u32,
+            preemptions: self.preemptions,
             timings: self.clock.timings(),
         };
-        let _ = self.request.sink.deliver(Event::Finished { reason, usage });
+        self.say(Event::Finished { reason, usage }, outbox);
+    }
+
+    /// Goes back to the state of a waiting request, all tokens kept, to be computed again.
+    pub(crate) fn preempted(&mut self) {
+        self.scheduled = 0;
+        self.computed = 0;
+        self.preemptions += 1;
     }
 }

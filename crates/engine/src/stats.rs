@@ -1,5 +1,7 @@
-//! How long the parts of a request took.
+//! What the engine has done and does, for those who watch it.
 
+use crate::state::PrefixCounters;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// How long the parts of a request took.
@@ -26,7 +28,7 @@ impl Clock {
         Self { submitted: Instant::now(), started: None, first_token: None }
     }
 
-    pub(crate) fn step_begins(&mut self) {
+    pub(crate) fn starts_running(&mut self) {
         self.started.get_or_insert_with(Instant::now);
     }
 
@@ -34,14 +36,59 @@ impl Clock {
         self.first_token.get_or_insert_with(Instant::now);
     }
 
+    pub(crate) fn running_for(&self) -> Duration {
+        self.started.map_or(Duration::ZERO, |started| started.elapsed())
+    }
+
     pub(crate) fn timings(&self) -> Timings {
         let now = Instant::now();
         let started = self.started.unwrap_or(now);
         let first_token = self.first_token.unwrap_or(now);
         Timings {
-            queued: started - self.submitted,
+            queued: started.saturating_duration_since(self.submitted),
             prefill: first_token.saturating_duration_since(started),
-            decode: now - first_token,
+            decode: now.saturating_duration_since(first_token),
         }
+    }
+}
+
+/// What the engine has done and does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineStats {
+    /// Steps collected since the start.
+    pub steps: u64,
+    /// Rows of all these steps.
+    pub rows: u64,
+    /// Requests that run.
+    pub running: usize,
+    /// Requests that wait.
+    pub waiting: usize,
+    /// Times that a request had to make room for others.
+    pub preemptions: u64,
+    /// What the prefix cache was asked for and gave.
+    pub prefix: PrefixCounters,
+    /// When the engine last made progress; none before the first step.
+    pub last_progress: Option<Instant>,
+}
+
+impl EngineStats {
+    /// Whether requests are there and none has made progress for so long.
+    pub fn is_stuck(&self, limit: Duration) -> bool {
+        let is_busy = self.running + self.waiting > 0;
+        is_busy && self.last_progress.is_some_and(|last| last.elapsed() > limit)
+    }
+}
+
+/// The newest statistics, shared between the engine's thread and its handles.
+#[derive(Debug, Default)]
+pub(crate) struct SharedStats(Mutex<EngineStats>);
+
+impl SharedStats {
+    pub(crate) fn read(&self) -> EngineStats {
+        *self.0.lock().expect("no holder of the lock panics")
+    }
+
+    pub(crate) fn update(&self, change: impl FnOnce(&mut EngineStats)) {
+        change(&mut self.0.lock().expect("no holder of the lock panics"));
     }
 }

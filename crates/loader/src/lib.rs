@@ -15,7 +15,7 @@ pub use error::LoadError;
 pub use memory::{MemoryPlan, available_bytes};
 pub use progress::Progress;
 
-use gannet_engine::{Engine, EngineHandle, Runner};
+use gannet_engine::{Engine, EngineHandle, EngineOptions, Runner};
 use gannet_formats::Checkpoint;
 use gannet_model::Model;
 use gannet_ops::{Backend, KvFormat, Program, fuse};
@@ -34,6 +34,8 @@ pub struct LoadOptions {
     pub context: Option<usize>,
     /// Rows of the largest step; [`DEFAULT_STEP_ROWS`] where absent.
     pub step_rows: Option<usize>,
+    /// Sequences that run at once, each with the whole context; 1 where absent.
+    pub sequences: Option<usize>,
     /// Encoding of keys and values; that of the weights (float32, else half precision) where absent.
     pub kv_format: Option<KvFormat>,
 }
@@ -103,8 +105,8 @@ pub fn load(
 }
 
 /// Starts an engine over a runner on a thread of its own.
-pub fn start(runner: Runner) -> Result<Running, LoadError> {
-    let (engine, handle) = Engine::new(runner);
+pub fn start(runner: Runner, options: EngineOptions) -> Result<Running, LoadError> {
+    let (engine, handle) = Engine::new(runner, options);
     let thread = Builder::new().name("engine".to_owned()).spawn(move || engine.run())?;
     Ok(Running { handle, thread })
 }

@@ -4,7 +4,8 @@
 //! the numbers.
 
 use crate::{DEFAULT_STEP_ROWS, LoadError, LoadOptions};
-use gannet_engine::{Runner, budget};
+use gannet_engine::Runner;
+use gannet_engine::budget::{self, Wish};
 use gannet_formats::Checkpoint;
 use gannet_model::{Model, ProgramOptions};
 use gannet_ops::{BatchLimits, Budget, KvFormat, Plan, Program, State};
@@ -13,8 +14,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-/// Sequences that the state has room for.
-const SEQUENCES: u32 = 1;
+/// Recurrent snapshots that the prefix cache has room for, for each sequence.
+const SNAPSHOTS: u32 = 8;
 
 /// What a model's memory is used for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct MemoryPlan {
     pub context: usize,
     /// Rows of the largest step.
     pub step_rows: usize,
+    /// Sequences of that length that run at once.
+    pub sequences: usize,
     /// Encoding of keys and values.
     pub kv_format: KvFormat,
     /// How much state there is.
@@ -58,12 +61,15 @@ impl MemoryPlan {
         let kv_format = options.kv_format.unwrap_or_else(|| kv_format_for(checkpoint));
         let program = model.program(&ProgramOptions { context: wished, kv_format })?;
         let weight_bytes = checkpoint.tensor_bytes() as u64;
-        let scratch_bytes = program.peak_value_bytes(step_rows, 1);
+        let sequences = options.sequences.unwrap_or(1);
+        let scratch_bytes = program.peak_value_bytes(step_rows, sequences);
         let left = available_bytes.saturating_sub(weight_bytes + scratch_bytes);
-        let fitting = budget::largest_context(&program.state, wished, step_rows, left);
+        let slots = sequences as u32;
+        let wish = Wish { context: wished, step_rows, depth: 1, sequences: slots, snapshots: SNAPSHOTS * slots };
+        let fitting = budget::largest_context(&program.state, &wish, left);
         let is_refused = if options.context.is_some() { fitting < wished } else { fitting == 0 };
         let context = if is_refused { wished } else { fitting };
-        let budget = budget::for_context(&program.state, context, step_rows, SEQUENCES);
+        let budget = budget::for_wish(&program.state, &Wish { context, ..wish });
         let state_bytes = budget::bytes(&program.state, &budget);
         if is_refused {
             return Err(LoadError::OutOfMemory {
@@ -77,6 +83,7 @@ impl MemoryPlan {
         Ok(Self {
             context,
             step_rows,
+            sequences,
             kv_format,
             budget,
             weight_bytes,
@@ -93,7 +100,7 @@ impl MemoryPlan {
 
     pub(crate) fn limits(&self) -> BatchLimits {
         let (rows, context) = (self.step_rows, self.context);
-        BatchLimits { rows, sequences: SEQUENCES as usize, outputs: rows, context }
+        BatchLimits { rows, sequences: self.sequences, outputs: rows, context }
     }
 
     pub(crate) fn runner(

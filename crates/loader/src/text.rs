@@ -42,9 +42,17 @@ fn vocabulary(metadata: &Metadata) -> Result<Option<GgufVocabulary>, FormatError
         eot: metadata.opt_u32("tokenizer.ggml.eot_token_id")?,
         unknown: metadata.opt_u32("tokenizer.ggml.unknown_token_id")?,
         padding: metadata.opt_u32("tokenizer.ggml.padding_token_id")?,
+        cls: metadata.opt_u32("tokenizer.ggml.cls_token_id")?,
+        separator: metadata.opt_u32("tokenizer.ggml.seperator_token_id")?,
+        mask: metadata.opt_u32("tokenizer.ggml.mask_token_id")?,
         add_bos: metadata.opt_bool("tokenizer.ggml.add_bos_token")?,
         add_eos: metadata.opt_bool("tokenizer.ggml.add_eos_token")?,
+        add_separator: metadata.opt_bool("tokenizer.ggml.add_sep_token")?,
         add_space_prefix: metadata.opt_bool("tokenizer.ggml.add_space_prefix")?,
+        remove_extra_whitespaces: metadata.opt_bool("tokenizer.ggml.remove_extra_whitespaces")?,
+        precompiled_charsmap: Vec::new(),
+        lowercase: metadata.opt_bool("tokenizer.ggml.normalizer.lowercase")?,
+        strip_accents: metadata.opt_bool("tokenizer.ggml.normalizer.strip_accents")?,
     }))
 }
 

@@ -2,21 +2,38 @@
 
 use gannet_ops::{Budget, GroupId, PAGE_TOKENS, PageLifetime, StateLayout};
 
-/// The state that `sequences` sequences of up to `context` tokens need, with steps of up to `step_rows` rows.
-pub fn for_context(layout: &StateLayout, context: usize, step_rows: usize, sequences: u32) -> Budget {
+/// What the state has to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// Tokens of the longest sequence.
+    pub context: usize,
+    /// Rows of the largest step.
+    pub step_rows: usize,
+    /// Steps in flight.
+    pub depth: usize,
+    /// Sequences of the whole context that run at once.
+    pub sequences: u32,
+    /// Recurrent snapshots of the prefix cache, where the model has recurrent state.
+    pub snapshots: u32,
+}
+
+/// The state that a wish needs.
+pub fn for_wish(layout: &StateLayout, wish: &Wish) -> Budget {
     let pages = |lifetime: PageLifetime| {
         let tokens = match lifetime {
-            PageLifetime::Full => context,
-            // The rows of a step and the window before the first of them, which may begin inside a page.
-            PageLifetime::Window(window) => context.min(window as usize + step_rows + PAGE_TOKENS),
+            PageLifetime::Full => wish.context,
+            // The rows of the steps in flight, and the window before the first of them, which may begin in a page.
+            PageLifetime::Window(window) => {
+                wish.context.min(window as usize + wish.depth * wish.step_rows + PAGE_TOKENS)
+            }
         };
-        (tokens.div_ceil(PAGE_TOKENS) as u32).saturating_mul(sequences)
+        (tokens.div_ceil(PAGE_TOKENS) as u32).saturating_mul(wish.sequences)
     };
     Budget {
         pages: layout.groups.iter().map(|group| pages(group.lifetime)).collect(),
-        recurrent_slots: if layout.is_recurrent() { sequences } else { 0 },
-        snapshots: 0,
-        sampler_slots: if layout.sampler.is_some() { sequences } else { 0 },
+        recurrent_slots: if layout.is_recurrent() { wish.sequences } else { 0 },
+        snapshots: if layout.is_recurrent() { wish.snapshots } else { 0 },
+        sampler_slots: if layout.sampler.is_some() { wish.sequences } else { 0 },
     }
 }
 
@@ -29,13 +46,14 @@ pub fn bytes(layout: &StateLayout, budget: &Budget) -> u64 {
     paged + layout.recurrent_bytes() as u64 * banks
 }
 
-/// The longest context, in whole pages, whose state fits into `available` bytes; 0 where none does.
-pub fn largest_context(layout: &StateLayout, at_most: usize, step_rows: usize, available: u64) -> usize {
-    let fits = |context: usize| bytes(layout, &for_context(layout, context, step_rows, 1)) <= available;
-    if fits(at_most) {
-        return at_most;
+/// The longest context, at most that of the wish and in whole pages below it, whose state fits into `available`
+/// bytes; 0 where none does.
+pub fn largest_context(layout: &StateLayout, wish: &Wish, available: u64) -> usize {
+    let fits = |context: usize| bytes(layout, &for_wish(layout, &Wish { context, ..*wish })) <= available;
+    if fits(wish.context) {
+        return wish.context;
     }
-    let (mut fitting, mut too_many) = (0, at_most.div_ceil(PAGE_TOKENS));
+    let (mut fitting, mut too_many) = (0, wish.context.div_ceil(PAGE_TOKENS));
     while fitting + 1 < too_many {
         let middle = fitting.midpoint(too_many);
         if fits(middle * PAGE_TOKENS) {

@@ -1,17 +1,27 @@
-//! The only door to the memory of sequences: `reserve` before a step, `commit` after it, `release` at the end.
+//! The only door to the memory of sequences: `match_prefix` when one starts, `reserve` before a step, `commit` and
+//! `checkpoint` after it, `release` at the end.
 //!
-//! Invariant: each page of a group is free or held by exactly one sequence, and the two add up to the total; it
-//! is checked after each step in debug builds.
+//! Each page of a group is free or held, by sequences, by the prefix tree, or by both; [`StateManager::check`] counts
+//! them after each step in debug builds and when the engine falls idle.
 
 pub mod budget;
 mod pages;
+mod prefix;
 
-use gannet_ops::{Budget, PAGE_TOKENS, PageId, PageLifetime, PageTable, StateLayout};
+use gannet_ops::{
+    Budget, DeviceError, GroupId, PAGE_TOKENS, PageId, PageLifetime, PageTable, RecurrentBank, RecurrentUse,
+    RecurrentWrite, State, StateLayout, TokenId,
+};
 use pages::PagePool;
+use prefix::{Dropped, PrefixTree, first_page};
 
-/// Pages of all groups.
+/// Pages, recurrent banks and the prefix cache.
 pub(crate) struct StateManager {
     groups: Vec<Group>,
+    tree: PrefixTree,
+    is_recurrent: bool,
+    snapshots: usize,
+    counters: PrefixCounters,
 }
 
 struct Group {
@@ -19,22 +29,53 @@ struct Group {
     pool: PagePool,
 }
 
-/// The pages that one sequence holds.
-#[derive(Default)]
-pub(crate) struct SequencePages {
+/// What the prefix cache was asked for and gave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PrefixCounters {
+    /// Tokens of the prompts that were looked up.
+    pub asked_tokens: u64,
+    /// Tokens that needn't be computed.
+    pub hit_tokens: u64,
+    /// Pages given up for others.
+    pub evicted_pages: u64,
+    /// Recurrent snapshots given up for others.
+    pub evicted_snapshots: u64,
+}
+
+/// What one sequence holds.
+pub(crate) struct SequenceState {
     groups: Vec<GroupPages>,
+    recurrent: Option<RecurrentState>,
+    salt: u64,
 }
 
 #[derive(Default)]
 struct GroupPages {
-    /// Pages at the front that have left the window.
-    released: u32,
+    /// Pages at the front that no row reads any more.
+    released: usize,
     pages: Vec<PageId>,
 }
 
-/// A sequence needs more pages than are free.
+/// A sequence's recurrent slot.
+#[derive(Clone, Copy)]
+struct RecurrentState {
+    slot: u32,
+    /// The bank that the last submitted step wrote; none before the first.
+    bank: Option<u8>,
+}
+
+/// Where a sequence starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PrefixHit {
+    /// Tokens that needn't be computed.
+    pub(crate) reused: usize,
+    /// Tokens that the cache has in common with the prompt; the next one is the first that differs.
+    pub(crate) common: usize,
+}
+
+/// A sequence needs more pages than can be had.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the sequence needs {needed} more pages of group {group}, and {free} of {total} are free")]
+#[error("the sequence needs {needed} more pages of group {group}; {free} of {total} are free and the others in use")]
 pub(crate) struct OutOfPages {
     group: usize,
     needed: usize,
@@ -48,47 +89,231 @@ impl StateManager {
             lifetime: group.lifetime,
             pool: PagePool::new(*pages),
         };
-        Self { groups: layout.groups.iter().zip(&budget.pages).map(group).collect() }
+        Self {
+            groups: layout.groups.iter().zip(&budget.pages).map(group).collect(),
+            tree: PrefixTree::new(layout.groups.iter().map(|group| group.lifetime).collect()),
+            is_recurrent: layout.is_recurrent(),
+            snapshots: budget.snapshots as usize,
+            counters: PrefixCounters::default(),
+        }
     }
 
-    /// The state of a sequence that holds nothing yet.
-    pub(crate) fn empty(&self) -> SequencePages {
-        SequencePages { groups: self.groups.iter().map(|_| GroupPages::default()).collect() }
+    pub(crate) fn counters(&self) -> PrefixCounters {
+        self.counters
     }
 
-    /// Makes sure that the sequence has pages for its first `tokens` tokens, in every group or in none.
-    pub(crate) fn reserve(&mut self, sequence: &mut SequencePages, tokens: usize) -> Result<(), OutOfPages> {
+    /// The state of a sequence that holds nothing yet. `slot` is its recurrent slot, where the model needs one.
+    pub(crate) fn empty(&self, salt: u64, slot: u32) -> SequenceState {
+        let groups = self.groups.iter().map(|_| GroupPages::default()).collect();
+        let recurrent = self.is_recurrent.then_some(RecurrentState { slot, bank: None });
+        SequenceState { groups, recurrent, salt }
+    }
+
+    /// Gives an empty sequence what the cache has of its tokens, at most `at_most` of them.
+    pub(crate) fn match_prefix(
+        &mut self,
+        sequence: &mut SequenceState,
+        tokens: &[TokenId],
+        at_most: usize,
+        device: &mut dyn State,
+    ) -> Result<PrefixHit, DeviceError> {
+        let walk = self.tree.walk(sequence.salt, tokens);
+        let mut resume = self.tree.resume(&walk, at_most, self.is_recurrent);
+        self.hold(sequence, &walk, resume.tokens);
+        if !resume.tokens.is_multiple_of(PAGE_TOKENS) && !self.copy_last_pages(sequence, device)? {
+            // No page is left for the copy: what is whole is still a hit, where no recurrent state is needed.
+            let whole = resume.tokens - resume.tokens % PAGE_TOKENS;
+            resume = self.tree.resume(&walk, whole, self.is_recurrent);
+            self.release_pages(sequence);
+            self.hold(sequence, &walk, resume.tokens);
+            if !resume.tokens.is_multiple_of(PAGE_TOKENS) {
+                self.release_pages(sequence);
+                resume.tokens = 0;
+                resume.snapshot = None;
+            }
+        }
+        if let (Some(snapshot), Some(recurrent)) = (resume.snapshot, &mut sequence.recurrent) {
+            self.tree.touch_snapshot(&walk, snapshot);
+            device.restore(snapshot, RecurrentBank { slot: recurrent.slot, bank: 0 })?;
+            recurrent.bank = Some(0);
+        }
+        self.counters.asked_tokens += tokens.len() as u64;
+        self.counters.hit_tokens += resume.tokens as u64;
+        Ok(PrefixHit { reused: resume.tokens, common: walk.common })
+    }
+
+    /// Shares the tree's pages of the first `tokens` tokens with a sequence that holds none.
+    fn hold(&mut self, sequence: &mut SequenceState, walk: &prefix::Walk, tokens: usize) {
+        for (number, (group, held)) in self.groups.iter_mut().zip(&mut sequence.groups).enumerate() {
+            let (released, pages) = self.tree.pages_for(walk, number, tokens);
+            for page in &pages {
+                group.pool.share(*page);
+            }
+            *held = GroupPages { released, pages };
+        }
+    }
+
+    /// Replaces the last page of each group by a copy, since its other tokens belong to others; false where a group
+    /// has no page for it.
+    fn copy_last_pages(&mut self, sequence: &mut SequenceState, device: &mut dyn State) -> Result<bool, DeviceError> {
+        for number in 0..self.groups.len() {
+            let Some(copy) = self.take_page(number, device)? else { return Ok(false) };
+            let last = sequence.groups[number].pages.last_mut().expect("the hit ends inside of a page");
+            let original = std::mem::replace(last, copy);
+            device.copy_pages(GroupId(number as u32), &[(original, copy)])?;
+            self.groups[number].pool.give_back(original);
+        }
+        Ok(true)
+    }
+
+    /// Makes sure that the sequence has pages for its first `tokens` tokens; what it got stays where that fails.
+    pub(crate) fn reserve(
+        &mut self,
+        sequence: &mut SequenceState,
+        tokens: usize,
+        device: &mut dyn State,
+    ) -> Result<Result<(), OutOfPages>, DeviceError> {
+        self.reserve_in(0..self.groups.len(), sequence, tokens, device)
+    }
+
+    /// As `reserve`, in the groups that keep whole sequences: what a request needs before it starts. A window's group
+    /// has room for the windows of all sequences by its budget.
+    pub(crate) fn reserve_whole(
+        &mut self,
+        sequence: &mut SequenceState,
+        tokens: usize,
+        device: &mut dyn State,
+    ) -> Result<Result<(), OutOfPages>, DeviceError> {
+        let is_whole = |number: &usize| self.groups[*number].lifetime == PageLifetime::Full;
+        let whole: Vec<usize> = (0..self.groups.len()).filter(is_whole).collect();
+        self.reserve_in(whole, sequence, tokens, device)
+    }
+
+    fn reserve_in(
+        &mut self,
+        groups: impl IntoIterator<Item = usize>,
+        sequence: &mut SequenceState,
+        tokens: usize,
+        device: &mut dyn State,
+    ) -> Result<Result<(), OutOfPages>, DeviceError> {
         let wanted = tokens.div_ceil(PAGE_TOKENS);
-        for (number, (group, held)) in self.groups.iter().zip(&sequence.groups).enumerate() {
-            let needed = wanted.saturating_sub(held.reach());
-            let free = group.pool.free();
-            if needed > free {
-                return Err(OutOfPages { group: number, needed, free, total: group.pool.total() });
+        for number in groups {
+            while sequence.groups[number].reach() < wanted {
+                let Some(page) = self.take_page(number, device)? else {
+                    let needed = wanted - sequence.groups[number].reach();
+                    let pool = &self.groups[number].pool;
+                    return Ok(Err(OutOfPages { group: number, needed, free: pool.free(), total: pool.total() }));
+                };
+                sequence.groups[number].pages.push(page);
             }
         }
-        for (group, held) in self.groups.iter_mut().zip(&mut sequence.groups) {
-            while held.reach() < wanted {
-                held.pages.push(group.pool.take().expect("the free pages were counted above"));
+        Ok(Ok(()))
+    }
+
+    /// Whether any layer has recurrent state.
+    pub(crate) fn is_recurrent(&self) -> bool {
+        self.is_recurrent
+    }
+
+    /// Tokens of the longest sequence that all memory could hold.
+    pub(crate) fn longest_sequence(&self) -> usize {
+        let whole = self.groups.iter().filter(|group| group.lifetime == PageLifetime::Full);
+        whole.map(|group| group.pool.total() * PAGE_TOKENS).min().unwrap_or(usize::MAX)
+    }
+
+    /// A free page of a group, if need be one that the tree gives up.
+    fn take_page(&mut self, number: usize, device: &mut dyn State) -> Result<Option<PageId>, DeviceError> {
+        loop {
+            if let Some(page) = self.groups[number].pool.take() {
+                return Ok(Some(page));
             }
+            let pool = &self.groups[number].pool;
+            let Some(dropped) = self.tree.evict_page(number, |page| pool.holders(page) == 1) else { return Ok(None) };
+            self.counters.evicted_pages += dropped.pages.len() as u64;
+            self.counters.evicted_snapshots += dropped.snapshots.len() as u64;
+            self.give_back(dropped, device)?;
         }
-        Ok(())
+    }
+
+    fn give_back(&mut self, dropped: Dropped, device: &mut dyn State) -> Result<(), DeviceError> {
+        for (group, page) in dropped.pages {
+            self.groups[group].pool.give_back(page);
+        }
+        dropped.snapshots.into_iter().try_for_each(|snapshot| device.forget(snapshot))
+    }
+
+    /// Puts the computed `tokens` of a sequence into the prefix cache.
+    pub(crate) fn publish(
+        &mut self,
+        sequence: &SequenceState,
+        tokens: &[TokenId],
+        device: &mut dyn State,
+    ) -> Result<(), DeviceError> {
+        let pages_at = |place: usize| sequence.groups.iter().map(|group| group.page(place)).collect();
+        let published = self.tree.publish(sequence.salt, tokens, &pages_at);
+        for (group, page) in published.shared {
+            self.groups[group].pool.share(page);
+        }
+        self.give_back(published.dropped, device)
     }
 
     /// Gives back the pages that no row from index `computed` on can read.
-    pub(crate) fn commit(&mut self, sequence: &mut SequencePages, computed: usize) {
+    pub(crate) fn commit(&mut self, sequence: &mut SequenceState, computed: usize) {
         for (group, held) in self.groups.iter_mut().zip(&mut sequence.groups) {
-            let PageLifetime::Window(window) = group.lifetime else { continue };
-            let first_key = (computed + 1).saturating_sub(window as usize);
-            let left = (first_key / PAGE_TOKENS).saturating_sub(held.released as usize).min(held.pages.len());
-            for page in held.pages.drain(..left) {
+            let unread = first_page(group.lifetime, computed).saturating_sub(held.released).min(held.pages.len());
+            for page in held.pages.drain(..unread) {
                 group.pool.give_back(page);
             }
-            held.released += left as u32;
+            held.released += unread;
+        }
+    }
+
+    /// Takes out of the prefix cache what a sequence has put there, and what others have put behind it.
+    pub(crate) fn quarantine(
+        &mut self,
+        sequence: &SequenceState,
+        tokens: &[TokenId],
+        device: &mut dyn State,
+    ) -> Result<(), DeviceError> {
+        let is_own = |place: usize, pages: &[Option<PageId>]| {
+            pages.iter().zip(&sequence.groups).any(|(page, group)| page.is_some() && *page == group.page(place))
+        };
+        let dropped = self.tree.cut(sequence.salt, tokens, &is_own);
+        self.give_back(dropped, device)
+    }
+
+    /// Keeps the recurrent state after exactly the published `tokens`, which is in `bank`.
+    pub(crate) fn checkpoint(
+        &mut self,
+        sequence: &SequenceState,
+        bank: RecurrentBank,
+        tokens: &[TokenId],
+        device: &mut dyn State,
+    ) -> Result<(), DeviceError> {
+        if self.snapshots == 0 || self.tree.has_snapshot(sequence.salt, tokens) {
+            return Ok(());
+        }
+        if self.tree.snapshots() >= self.snapshots {
+            let Some(old) = self.tree.evict_snapshot() else { return Ok(()) };
+            self.counters.evicted_snapshots += 1;
+            device.forget(old)?;
+        }
+        let snapshot = device.snapshot(bank)?;
+        match self.tree.keep_snapshot(sequence.salt, tokens, snapshot) {
+            Ok(()) => Ok(()),
+            Err(unwanted) => device.forget(unwanted),
         }
     }
 
     /// Gives back everything.
-    pub(crate) fn release(&mut self, sequence: &mut SequencePages) {
+    pub(crate) fn release(&mut self, sequence: &mut SequenceState) {
+        self.release_pages(sequence);
+        if let Some(recurrent) = &mut sequence.recurrent {
+            recurrent.bank = None;
+        }
+    }
+
+    fn release_pages(&mut self, sequence: &mut SequenceState) {
         for (group, held) in self.groups.iter_mut().zip(&mut sequence.groups) {
             for page in held.pages.drain(..) {
                 group.pool.give_back(page);
@@ -97,35 +322,62 @@ impl StateManager {
         }
     }
 
-    /// Checks the invariant against all sequences that hold pages.
-    pub(crate) fn check<'a>(&self, holders: impl Iterator<Item = &'a SequencePages>) {
-        let mut held = vec![Vec::new(); self.groups.len()];
+    /// Checks all invariants against the sequences that hold pages; panics where one doesn't hold.
+    pub(crate) fn check<'a>(&self, holders: impl Iterator<Item = &'a SequenceState>) {
+        self.tree.check();
+        let mut held: Vec<Vec<PageId>> = (0..self.groups.len()).map(|group| self.tree.pages(group).collect()).collect();
         for holder in holders {
             for (all, group) in held.iter_mut().zip(&holder.groups) {
                 all.extend_from_slice(&group.pages);
             }
         }
         for (group, held) in self.groups.iter().zip(held) {
-            group.pool.check(held);
+            group.pool.check(held.into_iter());
         }
+        assert!(self.tree.snapshots() <= self.snapshots, "snapshots stay within their budget");
     }
 }
 
-impl SequencePages {
+impl SequenceState {
     /// Appends the sequence's pages to a batch's list and returns a table a group.
     pub(crate) fn tables(&self, pages: &mut Vec<PageId>) -> Vec<PageTable> {
         let mut table = |group: &GroupPages| {
             let start = pages.len() as u32;
             pages.extend_from_slice(&group.pages);
-            PageTable { released: group.released, pages: start..pages.len() as u32 }
+            PageTable { released: group.released as u32, pages: start..pages.len() as u32 }
         };
         self.groups.iter().map(&mut table).collect()
+    }
+
+    /// The banks that the next step reads and writes.
+    pub(crate) fn banks(&self) -> Option<RecurrentUse> {
+        let RecurrentState { slot, bank } = self.recurrent?;
+        let read = bank.map(|bank| RecurrentBank { slot, bank });
+        let write = RecurrentBank { slot, bank: bank.map_or(0, |bank| 1 - bank) };
+        Some(RecurrentUse { read, write: RecurrentWrite::Bank(write) })
+    }
+
+    /// The bank that the last submitted step wrote.
+    pub(crate) fn bank(&self) -> Option<RecurrentBank> {
+        let RecurrentState { slot, bank } = self.recurrent?;
+        bank.map(|bank| RecurrentBank { slot, bank })
+    }
+
+    /// The step that `banks` was asked for is submitted.
+    pub(crate) fn step_submitted(&mut self) {
+        if let Some(recurrent) = &mut self.recurrent {
+            recurrent.bank = Some(recurrent.bank.map_or(0, |bank| 1 - bank));
+        }
     }
 }
 
 impl GroupPages {
     /// Pages from the sequence's start to the last one held.
     fn reach(&self) -> usize {
-        self.released as usize + self.pages.len()
+        self.released + self.pages.len()
+    }
+
+    fn page(&self, place: usize) -> Option<PageId> {
+        self.pages.get(place.checked_sub(self.released)?).copied()
     }
 }

@@ -1,8 +1,7 @@
 //! A toy model on the reference interpreter: one layer that sees everything, one that sees a window.
 
-use gannet_engine::{Engine, EngineHandle, Event, FinishReason, Request, Runner, Usage, budget};
+use gannet_engine::{Engine, EngineHandle, EngineOptions, Event, FinishReason, Request, Runner, Usage, budget};
 use gannet_ops::reference::ReferenceBackend;
-use gannet_ops::sampling::Sampling;
 use gannet_ops::{
     Attention, Backend, BatchLimits, Budget, GroupId, KvFormat, Mask, OutputKind, PageGroup, PageLifetime,
     PagedLayout, Program, ProgramBuilder, Rope, RopeTable, SamplerLayout, StateEntry, StateId, StateLayout,
@@ -104,7 +103,8 @@ impl WeightSource for ToyWeights {
 
 /// A runner with the memory of one sequence of `context` tokens.
 pub(crate) fn runner(context: usize, step_rows: usize) -> Runner {
-    runner_with(budget::for_context(&layout(), context, step_rows, 1), context, step_rows)
+    let wish = budget::Wish { context, step_rows, depth: 1, sequences: 1, snapshots: 0 };
+    runner_with(budget::for_wish(&layout(), &wish), context, step_rows)
 }
 
 pub(crate) fn runner_with(budget: Budget, context: usize, step_rows: usize) -> Runner {
@@ -121,21 +121,15 @@ pub(crate) fn runner_with(budget: Budget, context: usize, step_rows: usize) -> R
 
 /// An engine on its own thread.
 pub(crate) fn start(runner: Runner) -> (EngineHandle, JoinHandle<()>) {
-    let (engine, handle) = Engine::new(runner);
+    let options = EngineOptions { step_rows: Some(runner.step_rows), ..EngineOptions::default() };
+    let (engine, handle) = Engine::new(runner, options);
     (handle, std::thread::spawn(move || engine.run()))
 }
 
 /// A greedy request for `max_tokens` tokens.
 pub(crate) fn request(prompt: &[u32], max_tokens: u32, sink: crossbeam_channel::Sender<Event>) -> Request {
-    Request {
-        prompt: prompt.iter().copied().map(TokenId).collect(),
-        sampling: Arc::new(Sampling::greedy()),
-        seed: 0,
-        max_tokens,
-        end_tokens: Vec::new(),
-        logprobs: Some(2),
-        sink: Box::new(sink),
-    }
+    let prompt = prompt.iter().copied().map(TokenId).collect();
+    Request { logprobs: Some(2), ..Request::greedy(prompt, max_tokens, Arc::new(sink)) }
 }
 
 /// What a request made, once it has ended.
@@ -152,7 +146,7 @@ pub(crate) fn collect(events: &crossbeam_channel::Receiver<Event>) -> Answer {
     let mut tokens = Vec::new();
     for event in events {
         match event {
-            Event::Prefilled { .. } => {}
+            Event::Started { .. } | Event::Prefilled { .. } => {}
             Event::Token { token, logprobs } => {
                 let logprobs = logprobs.expect("log-probabilities were asked for");
                 let bits = logprobs.sampled.into_iter().chain(logprobs.top.iter().map(|(_, p)| *p));

@@ -94,11 +94,12 @@ impl Transcript {
     }
 }
 
-/// Follows a request to its end. `show` is given text as it becomes certain, `cancel` asks the engine to stop.
+/// Follows a request to its end. `show` is given text as it becomes certain; `truncate` asks the engine
+/// to end the answer after so many of its tokens.
 pub(crate) fn follow(
     events: &Receiver<Event>,
     mut transcript: Transcript,
-    cancel: impl Fn(),
+    truncate: impl Fn(usize),
     show: &mut dyn FnMut(&str) -> Result<(), Failure>,
 ) -> Result<Answer, Failure> {
     let mut token_ids = Vec::new();
@@ -109,14 +110,14 @@ pub(crate) fn follow(
     };
     for event in events {
         match event {
-            Event::Prefilled { .. } => {}
+            Event::Started { .. } | Event::Prefilled { .. } => {}
             // The engine may be a token or two ahead of a stop string.
             Event::Token { .. } if transcript.stopped().is_some() => {}
             Event::Token { token, .. } => {
                 token_ids.push(token);
                 publish(transcript.push(token))?;
                 if transcript.stopped().is_some() {
-                    cancel();
+                    truncate(token_ids.len());
                 }
             }
             Event::Finished { reason, usage } => {
@@ -137,7 +138,7 @@ fn ending(reason: FinishReason, stopped: Option<usize>) -> Result<Ending, Failur
         FinishReason::EndToken(token) => Ok(Ending::EndToken(token)),
         FinishReason::MaxTokens => Ok(Ending::MaxTokens),
         FinishReason::ContextFull => Ok(Ending::ContextFull),
-        FinishReason::Cancelled => Ok(Ending::Interrupted),
+        FinishReason::Cancelled | FinishReason::Truncated | FinishReason::TimedOut => Ok(Ending::Interrupted),
         FinishReason::Failed(why) => Err(anyhow::anyhow!("the answer failed: {why}").into()),
     }
 }

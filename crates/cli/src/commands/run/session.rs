@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::progress;
 use crossbeam_channel::unbounded;
-use gannet_engine::Request;
+use gannet_engine::{EngineOptions, Request};
 use gannet_loader::{LoadError, Loaded, Running};
 use gannet_ops::TokenId;
 use gannet_ops::sampling::Sampling;
@@ -52,7 +52,7 @@ impl Session {
             false => end_token_ids(&model, text.as_ref().ok()),
         };
         Ok(Self {
-            running: gannet_loader::start(runner)?,
+            running: gannet_loader::start(runner, EngineOptions::default())?,
             load_time: started.elapsed(),
             seed: arguments.sampling.seed(),
             text,
@@ -118,18 +118,15 @@ impl Session {
         let handle = &self.running.handle;
         let (sink, events) = unbounded();
         let id = handle.submit(Request {
-            prompt: prompt_ids.to_vec(),
             sampling: self.sampling.clone(),
             seed: self.seed,
-            max_tokens: self.max_tokens,
             end_tokens: self.end_tokens.clone(),
-            logprobs: None,
-            sink: Box::new(sink),
+            ..Request::greedy(prompt_ids.to_vec(), self.max_tokens, Arc::new(sink))
         })?;
         self.interrupt.watch(handle, id);
         // An engine that doesn't listen any more has ended the request already.
-        let cancel = || drop(handle.cancel(id));
-        let answer = follow(&events, transcript, cancel, show);
+        let truncate = |generated: usize| drop(handle.truncate(id, prompt_ids.len() + generated));
+        let answer = follow(&events, transcript, truncate, show);
         self.interrupt.release();
         answer
     }

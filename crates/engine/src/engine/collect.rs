@@ -1,0 +1,144 @@
+//! What a step found becomes part of its sequences, and is told to their sinks.
+
+use super::{Engine, InFlight};
+use crate::request::{Event, FinishReason};
+use crate::scheduler::Part;
+use crate::sequence::{Running, Sequence};
+use gannet_ops::{DeviceError, OutputResult, PAGE_TOKENS, RecurrentBank};
+use std::time::Instant;
+
+impl Engine {
+    /// Collects the oldest step in flight, if there is one.
+    pub(super) fn collect(&mut self) -> Result<(), DeviceError> {
+        let Some(flight) = self.in_flight.pop_front() else { return Ok(()) };
+        let output = self.runner.wait(flight.step)?;
+        self.measure(&flight);
+        let mut results = output.outputs.into_iter();
+        for (part, bank) in flight.plan.parts.iter().zip(&flight.banks) {
+            let result = if part.draws { results.next() } else { None };
+            self.commit(part, *bank, result)?;
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self, flight: &InFlight) {
+        let now = Instant::now();
+        let rows: usize = flight.plan.parts.iter().map(|part| part.tokens.len()).sum();
+        self.budget.measured(rows, now - flight.submitted.max(self.last_collected));
+        self.last_collected = now;
+        self.stats.update(|stats| {
+            stats.steps += 1;
+            stats.rows += rows as u64;
+            stats.last_progress = Some(now);
+        });
+    }
+
+    fn commit(
+        &mut self,
+        part: &Part,
+        bank: Option<RecurrentBank>,
+        result: Option<OutputResult>,
+    ) -> Result<(), DeviceError> {
+        let at = self.position(part.id).expect("a sequence stays among the running while a step uses it");
+        let Running { sequence, state, .. } = &mut self.running[at];
+        sequence.steps_in_flight -= 1;
+        if part.draws {
+            sequence.drawing.pop_front();
+        }
+        if sequence.has_ended {
+            return Ok(());
+        }
+        let before = std::mem::replace(&mut sequence.computed, part.tokens.end);
+        if result.as_ref().is_some_and(|result| result.not_finite) {
+            return self.quarantine(at);
+        }
+        let is_checkpoint = sequence.checkpoints.contains(&part.tokens.end);
+        let fills_page = part.tokens.end / PAGE_TOKENS > before / PAGE_TOKENS;
+        if fills_page || is_checkpoint || part.tokens.end == sequence.prompt_tokens() {
+            let tokens = &sequence.tokens[..part.tokens.end];
+            self.state.publish(state, tokens, self.runner.state.as_mut())?;
+            if let Some(bank) = bank.filter(|_| is_checkpoint) {
+                self.state.checkpoint(state, bank, tokens, self.runner.state.as_mut())?;
+            }
+        }
+        self.state.commit(state, sequence.computed);
+        self.tell(at, part, bank, result);
+        Ok(())
+    }
+
+    /// Scores that are not finite: the request fails, and what it computed is not given to others.
+    fn quarantine(&mut self, at: usize) -> Result<(), DeviceError> {
+        let Running { sequence, state, .. } = &mut self.running[at];
+        self.state.quarantine(state, &sequence.tokens[..sequence.computed], self.runner.state.as_mut())?;
+        let index = sequence.tokens.len();
+        let why = format!("the model's scores for token {index} are not finite numbers");
+        sequence.finish(FinishReason::Failed(why), &mut self.outbox);
+        Ok(())
+    }
+
+    /// Tells a sequence's sink how far it came, and ends it where its token does.
+    fn tell(&mut self, at: usize, part: &Part, bank: Option<RecurrentBank>, result: Option<OutputResult>) {
+        let sequence = &mut self.running[at].sequence;
+        let prompt = sequence.prompt_tokens();
+        if part.tokens.start < prompt {
+            let event = Event::Prefilled { computed: part.tokens.end.min(prompt) as u32, prompt: prompt as u32 };
+            sequence.say(event, &mut self.outbox);
+        }
+        let Some(result) = result else { return };
+        let Some(token) = result.token else {
+            let why = "no token of the vocabulary is allowed here".to_owned();
+            return self.end(at, FinishReason::Failed(why), bank);
+        };
+        sequence.clock.token_arrives();
+        sequence.tokens.push(token);
+        if sequence.request.end_tokens.contains(&token) {
+            return self.end(at, FinishReason::EndToken(token), bank);
+        }
+        sequence.say(Event::Token { token, logprobs: result.logprobs }, &mut self.outbox);
+        if let Some(reason) = limit_reached(sequence, self.runner.context) {
+            self.end(at, reason, bank);
+        }
+    }
+
+    /// Ends a running request. What it has computed goes to the prefix cache, with its recurrent state where `bank`
+    /// still has it. An error of the device shows at the next step.
+    pub(super) fn end(&mut self, at: usize, reason: FinishReason, bank: Option<RecurrentBank>) {
+        let Running { sequence, state, .. } = &mut self.running[at];
+        if sequence.has_ended {
+            return;
+        }
+        let tokens = &sequence.tokens[..sequence.computed];
+        let device = self.runner.state.as_mut();
+        let mut published = self.state.publish(state, tokens, device);
+        if let (Ok(()), Some(bank)) = (&published, bank) {
+            published = self.state.checkpoint(state, bank, tokens, device);
+        }
+        let reason = match published {
+            Ok(()) => reason,
+            Err(error) => FinishReason::Failed(error.to_string()),
+        };
+        sequence.finish(reason, &mut self.outbox);
+    }
+
+    /// Frees the memory of requests that have ended and that no step in flight uses.
+    pub(super) fn retire(&mut self) {
+        let mut at = 0;
+        while at < self.running.len() {
+            let sequence = &self.running[at].sequence;
+            if sequence.has_ended && sequence.steps_in_flight == 0 {
+                let mut ended = self.running.remove(at);
+                self.state.release(&mut ended.state);
+                self.free_slots.push(ended.slot.0);
+            } else {
+                at += 1;
+            }
+        }
+    }
+}
+
+fn limit_reached(sequence: &Sequence, context: usize) -> Option<FinishReason> {
+    if sequence.generated_tokens() >= sequence.request.max_tokens as usize {
+        return Some(FinishReason::MaxTokens);
+    }
+    (sequence.tokens.len() >= context).then_some(FinishReason::ContextFull)
+}

@@ -1,0 +1,101 @@
+//! Who runs in the next step, and how far.
+//!
+//! Every running sequence advances in each step. Decoding ones have their row first. What is left of the step's rows is
+//! shared among prompts: a quarter evenly, so that nobody stands still, and the rest to the prompt with the fewest
+//! tokens left, those that have waited longest before all others. Which rows a step holds changes no bit of any
+//! answer, so all of this is free to change.
+
+mod budget;
+mod queue;
+
+pub(crate) use budget::StepBudget;
+pub(crate) use queue::Queue;
+
+use crate::request::RequestId;
+use crate::sequence::{Running, Sequence};
+use std::fmt;
+use std::ops::Range;
+use std::time::Duration;
+
+/// A prompt that has run for so long goes before shorter ones.
+const PROMPT_AGE_LIMIT: Duration = Duration::from_secs(2);
+
+/// The rows of a step.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct StepPlan {
+    pub(crate) parts: Vec<Part>,
+}
+
+/// One sequence's rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) id: RequestId,
+    /// The tokens to compute, by index.
+    pub(crate) tokens: Range<usize>,
+    /// Whether the token after them is drawn.
+    pub(crate) draws: bool,
+}
+
+impl fmt::Display for StepPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, part) in self.parts.iter().enumerate() {
+            let separator = if place == 0 { "" } else { ", " };
+            let draws = if part.draws { " draws" } else { "" };
+            write!(f, "{separator}r{} {}..{}{draws}", part.id.0, part.tokens.start, part.tokens.end)?;
+        }
+        Ok(())
+    }
+}
+
+/// Shares `rows` rows among the running sequences.
+pub(crate) fn plan(running: &[Running], rows: usize, context: usize) -> StepPlan {
+    let mut left = rows;
+    let mut shares = vec![0; running.len()];
+    let pending: Vec<usize> = running.iter().map(|running| running.sequence.pending(context)).collect();
+    let (decoding, prompts): (Vec<usize>, Vec<usize>) =
+        (0..running.len()).filter(|at| pending[*at] > 0).partition(|at| running[*at].sequence.is_decoding());
+    for at in decoding {
+        shares[at] = pending[at].min(left);
+        left -= shares[at];
+    }
+    share_among_prompts(running, &pending, &prompts, left, &mut shares);
+    let part = |(running, share): (&Running, &usize)| part_of(&running.sequence, *share);
+    StepPlan { parts: running.iter().zip(&shares).filter_map(part).collect() }
+}
+
+fn share_among_prompts(
+    running: &[Running],
+    pending: &[usize],
+    prompts: &[usize],
+    mut left: usize,
+    shares: &mut [usize],
+) {
+    let even = (left / 4).div_ceil(prompts.len().max(1));
+    for &at in prompts {
+        shares[at] = pending[at].min(even).min(left);
+        left -= shares[at];
+    }
+    let mut order = prompts.to_vec();
+    let key = |at: &usize| {
+        let is_old = running[*at].sequence.clock.running_for() > PROMPT_AGE_LIMIT;
+        (!is_old, if is_old { 0 } else { pending[*at] }, running[*at].sequence.id)
+    };
+    order.sort_by_key(key);
+    for at in order {
+        let more = (pending[at] - shares[at]).min(left);
+        shares[at] += more;
+        left -= more;
+    }
+}
+
+/// The part of a sequence that has up to `share` rows; it ends at the next checkpoint, since the state there is only to
+/// be had at the end of a step.
+fn part_of(sequence: &Sequence, share: usize) -> Option<Part> {
+    let start = sequence.scheduled;
+    let mut end = start + share;
+    if let Some(checkpoint) = sequence.checkpoints.iter().find(|checkpoint| **checkpoint > start) {
+        end = end.min(*checkpoint);
+    }
+    let draws = end == sequence.total();
+    (end > start).then_some(Part { id: sequence.id, tokens: start..end, draws })
+}

@@ -1,0 +1,147 @@
+//! How what a sequence computed becomes part of the tree.
+
+use super::{Dropped, Node, NodeId, PrefixTree, Snapshot, common};
+use gannet_ops::{PAGE_TOKENS, PageId, SnapshotId, TokenId};
+
+/// The page that a sequence holds of each group at each place, where it does.
+pub(crate) type PagesAt<'a> = &'a dyn Fn(usize) -> Vec<Option<PageId>>;
+
+/// What publishing changed.
+#[derive(Debug, Default)]
+pub(crate) struct Published {
+    /// Pages that the tree holds now beside the sequence, by group.
+    pub(crate) shared: Vec<(usize, PageId)>,
+    pub(crate) dropped: Dropped,
+}
+
+impl PrefixTree {
+    /// Adds the computed `tokens` of a sequence. What the tree has already stays; a page that begins as one of the
+    /// tree's shorter ones takes its place.
+    pub(crate) fn publish(&mut self, salt: u64, tokens: &[TokenId], pages_at: PagesAt<'_>) -> Published {
+        let mut published = Published::default();
+        let mut at = self.root(salt);
+        for (place, run) in tokens.chunks(PAGE_TOKENS).enumerate() {
+            let known = self.best_child(at, run);
+            at = match known {
+                Some((child, matched)) if matched == run.len() => child,
+                Some((child, matched)) if matched == self.node(child).tokens.len() => {
+                    if !self.grow(child, run, pages_at(place), &mut published) {
+                        break;
+                    }
+                    child
+                }
+                Some(_) | None => match self.insert(at, run, pages_at(place), &mut published) {
+                    Some(child) => child,
+                    None => break,
+                },
+            };
+            self.touch(at);
+        }
+        published
+    }
+
+    /// Whether a node can be made of these pages: one in every group of full lifetime.
+    fn suffices(&self, pages: &[Option<PageId>]) -> bool {
+        let is_needed = |group: usize| self.lifetimes[group] == gannet_ops::PageLifetime::Full;
+        pages.iter().enumerate().all(|(group, page)| page.is_some() || !is_needed(group))
+    }
+
+    /// A node's short run becomes the longer one that begins with it.
+    fn grow(
+        &mut self,
+        id: NodeId,
+        run: &[TokenId],
+        pages: Vec<Option<PageId>>,
+        published: &mut Published,
+    ) -> bool {
+        if !self.suffices(&pages) {
+            return false;
+        }
+        let old = self.node(id).pages.clone();
+        for (group, (old, new)) in old.iter().zip(&pages).enumerate() {
+            if old != new {
+                published.dropped.pages.extend(old.map(|page| (group, page)));
+                published.shared.extend(new.map(|page| (group, page)));
+            }
+        }
+        self.change(id, |node| {
+            node.tokens = run.to_vec();
+            node.pages = pages;
+        });
+        true
+    }
+
+    fn insert(
+        &mut self,
+        parent: NodeId,
+        run: &[TokenId],
+        pages: Vec<Option<PageId>>,
+        published: &mut Published,
+    ) -> Option<NodeId> {
+        if !self.suffices(&pages) {
+            return None;
+        }
+        published.shared.extend(pages.iter().enumerate().filter_map(|(group, page)| Some((group, (*page)?))));
+        let first = *run.first().expect("a run has a token");
+        let node = Node { parent: Some(parent), tokens: run.to_vec(), pages, ..Node::default() };
+        let id = self.add(node);
+        self.change(parent, |node| node.children.entry(first).or_default().push(id));
+        self.order.insert(id, &self.nodes[id.0 as usize]);
+        Some(id)
+    }
+
+    /// Keeps a snapshot after exactly `tokens`, which were published. A second one of the same place is given back.
+    pub(crate) fn keep_snapshot(&mut self, salt: u64, tokens: &[TokenId], id: SnapshotId) -> Result<(), SnapshotId> {
+        let mut at = self.root(salt);
+        for run in tokens.chunks(PAGE_TOKENS) {
+            match self.best_child(at, run) {
+                Some((child, matched)) if matched == run.len() => at = child,
+                Some(_) | None => return Err(id),
+            }
+        }
+        let offset = tokens.len() - (tokens.len().max(1) - 1) / PAGE_TOKENS * PAGE_TOKENS;
+        self.now += 1;
+        let snapshot = Snapshot { offset, id, last_used: self.now };
+        let node = self.node_mut(at);
+        if node.is_root() || node.snapshots.iter().any(|known| known.offset == offset) {
+            return Err(id);
+        }
+        node.snapshots.push(snapshot);
+        node.snapshots.sort_unstable_by_key(|snapshot| snapshot.offset);
+        Ok(())
+    }
+
+    /// Whether a snapshot after exactly `tokens` is kept.
+    pub(crate) fn has_snapshot(&self, salt: u64, tokens: &[TokenId]) -> bool {
+        let Some(mut at) = self.roots.get(&salt).copied() else { return false };
+        for run in tokens.chunks(PAGE_TOKENS) {
+            match self.best_child(at, run) {
+                Some((child, matched)) if matched == run.len() => at = child,
+                Some(_) | None => return false,
+            }
+        }
+        let offset = tokens.len() - (tokens.len().max(1) - 1) / PAGE_TOKENS * PAGE_TOKENS;
+        self.node(at).snapshots.iter().any(|known| known.offset == offset)
+    }
+
+    /// Panics where an invariant of the tree doesn't hold.
+    pub(crate) fn check(&self) {
+        for (place, node) in self.nodes.iter().enumerate() {
+            if node.is_root() {
+                continue;
+            }
+            assert!((1..=PAGE_TOKENS).contains(&node.tokens.len()), "a node holds up to a page of tokens");
+            assert!(node.tokens.len() == PAGE_TOKENS || node.is_leaf(), "a node with a part of a page has no children");
+            assert!(self.suffices(&node.pages), "a node has its page in every group of full lifetime");
+            assert!(node.snapshots.iter().all(|snapshot| snapshot.offset <= node.tokens.len()));
+            let parent = self.node(node.parent.expect("it is no root"));
+            let siblings = &parent.children[&node.tokens[0]];
+            let is_other = |id: &&NodeId| id.0 as usize != place;
+            for other in siblings.iter().filter(is_other) {
+                let other = &self.node(*other).tokens;
+                let shorter = other.len().min(node.tokens.len());
+                assert!(common(other, &node.tokens) < shorter, "no sibling's tokens begin with another's");
+            }
+        }
+    }
+}

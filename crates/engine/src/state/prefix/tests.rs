@@ -1,0 +1,161 @@
+//! The tree against a list of everything that was published.
+
+use super::publish::PagesAt;
+use super::*;
+use gannet_ops::PAGE_TOKENS;
+
+fn tokens(text: &[u32]) -> Vec<TokenId> {
+    text.iter().copied().map(TokenId).collect()
+}
+
+/// A run of `count` tokens that starts with `first` and is told apart by it.
+fn run(first: u32, count: usize) -> Vec<TokenId> {
+    (0..count as u32).map(|n| TokenId(first * 1000 + n)).collect()
+}
+
+fn pages(numbers: &[u32]) -> impl Fn(usize) -> Vec<Option<PageId>> + '_ {
+    |place| vec![numbers.get(place).map(|page| PageId(*page))]
+}
+
+fn full_tree() -> PrefixTree {
+    PrefixTree::new(vec![PageLifetime::Full])
+}
+
+fn publish(tree: &mut PrefixTree, tokens: &[TokenId], numbers: &[u32]) -> Vec<u32> {
+    let pages = pages(numbers);
+    let at: PagesAt<'_> = &pages;
+    let published = tree.publish(0, tokens, at);
+    tree.check();
+    published.shared.iter().map(|(_, page)| page.0).collect()
+}
+
+fn resume_at(tree: &mut PrefixTree, tokens: &[TokenId]) -> (usize, usize) {
+    let walk = tree.walk(0, tokens);
+    (walk.common, tree.resume(&walk, tokens.len() - 1, false).tokens)
+}
+
+#[test]
+fn a_prefix_is_found_at_any_token() {
+    let mut tree = full_tree();
+    let known = run(1, 150);
+    assert_eq!(publish(&mut tree, &known, &[0, 1, 2]), [0, 1, 2]);
+    assert_eq!(resume_at(&mut tree, &known), (150, 149));
+    assert_eq!(resume_at(&mut tree, &known[..64]), (64, 63));
+    assert_eq!(resume_at(&mut tree, &[&known[..100], &run(2, 50)].concat()), (100, 100));
+    assert_eq!(resume_at(&mut tree, &run(2, 10)), (0, 0));
+}
+
+#[test]
+fn what_is_known_is_not_owned_twice() {
+    let mut tree = full_tree();
+    let known = run(1, 128);
+    publish(&mut tree, &known, &[0, 1]);
+    assert_eq!(publish(&mut tree, &known, &[7, 8]), [0; 0]);
+    assert_eq!(publish(&mut tree, &[&known[..], &run(2, 64)].concat(), &[7, 8, 9]), [9]);
+}
+
+#[test]
+fn a_page_that_fills_takes_the_place_of_its_beginning() {
+    let mut tree = full_tree();
+    let known = run(1, 64);
+    publish(&mut tree, &known[..10], &[3]);
+    assert_eq!(publish(&mut tree, &known, &[3]), [0; 0], "the page is the same");
+    let mut other = full_tree();
+    publish(&mut other, &known[..10], &[3]);
+    let second = pages(&[4]);
+    let published = other.publish(0, &known, &second);
+    assert_eq!((published.shared, published.dropped.pages), (vec![(0, PageId(4))], vec![(0, PageId(3))]));
+    assert_eq!(resume_at(&mut other, &[&known[..], &run(2, 2)].concat()), (64, 64));
+}
+
+#[test]
+fn branches_inside_of_a_page_are_siblings() {
+    let mut tree = full_tree();
+    let first = [run(1, 30), run(2, 34)].concat();
+    let second = [run(1, 30), run(3, 34)].concat();
+    publish(&mut tree, &first, &[0]);
+    assert_eq!(publish(&mut tree, &second, &[1]), [1]);
+    assert_eq!(resume_at(&mut tree, &[&second[..], &tokens(&[5])].concat()), (64, 64));
+    assert_eq!(resume_at(&mut tree, &[run(1, 30), run(4, 10)].concat()), (30, 30));
+}
+
+#[test]
+fn salts_share_nothing() {
+    let mut tree = full_tree();
+    publish(&mut tree, &run(1, 64), &[0]);
+    assert_eq!(tree.walk(1, &run(1, 64)).common, 0);
+}
+
+#[test]
+fn the_leaf_that_was_used_longest_ago_goes_first_and_only_where_it_frees_a_page() {
+    let mut tree = full_tree();
+    let trunk = run(1, 64);
+    publish(&mut tree, &[&trunk[..], &run(2, 64)].concat(), &[0, 1]);
+    publish(&mut tree, &[&trunk[..], &run(3, 64)].concat(), &[0, 2]);
+    tree.walk(0, &[&trunk[..], &run(2, 64)].concat());
+    let evicted = |tree: &mut PrefixTree, held: u32| {
+        let dropped = tree.evict_page(0, |page| page.0 != held)?;
+        tree.check();
+        Some(dropped.pages.iter().map(|(_, page)| page.0).collect::<Vec<_>>())
+    };
+    assert_eq!(evicted(&mut tree, 2), Some(vec![1]), "page 2 is held by others");
+    assert_eq!(evicted(&mut tree, 99), Some(vec![2]));
+    assert_eq!(evicted(&mut tree, 99), Some(vec![0]));
+    assert_eq!(evicted(&mut tree, 99), None);
+}
+
+#[test]
+fn a_window_needs_its_last_pages_alone() {
+    let mut tree = PrefixTree::new(vec![PageLifetime::Full, PageLifetime::Window(64)]);
+    let known = run(1, 256);
+    let at = |place: usize| vec![Some(PageId(place as u32)), Some(PageId(10 + place as u32))];
+    tree.publish(0, &known, &at);
+    tree.check();
+    let longer = [&known[..], &run(2, 5)].concat();
+    // Inner pages go first, and a hit at the end needs the last two at most.
+    for expected in [10, 11] {
+        let dropped = tree.evict_page(1, |_| true).expect("the window's group has pages");
+        assert_eq!(dropped.pages, [(1, PageId(expected))]);
+    }
+    let walk = tree.walk(0, &longer);
+    assert_eq!(tree.resume(&walk, 260, false).tokens, 256);
+    assert_eq!(tree.pages_for(&walk, 1, 256), (3, vec![PageId(13)]));
+    assert_eq!(tree.resume(&walk, 200, false).tokens, 200);
+    // At 191 the row reads indices from 128 on, at 190 one on an evicted page.
+    assert_eq!(tree.resume(&walk, 191, false).tokens, 191);
+    assert_eq!(tree.resume(&walk, 190, false).tokens, 0);
+}
+
+#[test]
+fn recurrent_state_resumes_at_snapshots_alone() {
+    let mut tree = full_tree();
+    let known = run(1, 150);
+    publish(&mut tree, &known, &[0, 1, 2]);
+    for (place, length) in [70, 128, 150].into_iter().enumerate() {
+        tree.keep_snapshot(0, &known[..length], SnapshotId(place as u32)).expect("the tokens are published");
+    }
+    assert_eq!(tree.keep_snapshot(0, &known[..70], SnapshotId(9)), Err(SnapshotId(9)), "one is there already");
+    let mut resume = |tokens: &[TokenId], at_most: usize| {
+        let walk = tree.walk(0, tokens);
+        let found = tree.resume(&walk, at_most, true);
+        (found.tokens, found.snapshot.map(|id| id.0))
+    };
+    let longer = [&known[..], &run(2, 5)].concat();
+    assert_eq!(resume(&longer, 154), (150, Some(2)));
+    assert_eq!(resume(&known, 149), (128, Some(1)));
+    assert_eq!(resume(&known, 127), (70, Some(0)));
+    assert_eq!(resume(&[&known[..60], &run(2, 5)].concat(), 64), (0, None));
+}
+
+#[test]
+fn a_cut_takes_out_a_node_and_all_behind_it() {
+    let mut tree = full_tree();
+    let known = run(1, 192);
+    publish(&mut tree, &known, &[0, 1, 2]);
+    let dropped = tree.cut(0, &known, &|_, pages| pages[0] == Some(PageId(1)));
+    let mut pages: Vec<u32> = dropped.pages.iter().map(|(_, page)| page.0).collect();
+    pages.sort_unstable();
+    assert_eq!(pages, [1, 2]);
+    assert_eq!(tree.walk(0, &known).common, PAGE_TOKENS);
+    tree.check();
+}
