@@ -9,6 +9,7 @@ mod goldens;
 mod models;
 mod process;
 mod tidy;
+mod tokenizers;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,7 +34,7 @@ enum Command {
     /// Fetch a small model and answer with it
     #[command(after_help = "Example: cargo xtask demo \"Why is the sky blue?\"")]
     Demo(demo::Arguments),
-    /// Fetch the models that the tests run on into `models/`
+    /// Fetch the models and tokenizers that the tests run on into `models/`
     Models,
     /// Make the golden files again with the pinned Python packages
     Goldens,

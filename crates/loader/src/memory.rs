@@ -133,7 +133,7 @@ fn check_context(asked: usize, limit: usize) -> Result<(), LoadError> {
 fn kv_format_for(checkpoint: &Checkpoint) -> KvFormat {
     let mut bytes: HashMap<Format, usize> = HashMap::new();
     for tensor in checkpoint.tensors() {
-        *bytes.entry(tensor.format).or_default() += tensor.bytes.len();
+        *bytes.entry(tensor.format).or_default() += tensor.byte_length();
     }
     match bytes.into_iter().max_by_key(|(_, bytes)| *bytes) {
         Some((Format::F32, _)) => KvFormat::F32,

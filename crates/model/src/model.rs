@@ -63,11 +63,11 @@ impl Model {
         self.weight_uses().iter().map(elements).sum()
     }
 
-    /// The longest context that can be asked for: the trained one, or as far as ropes that grow with it are said to
-    /// reach.
+    /// The longest context that can be asked for: the one that the model was made for, or as far as the scaling of its
+    /// ropes reaches.
     pub fn context_limit(&self) -> usize {
-        let reach = self.config.ropes.iter().filter_map(|rope| rope.reach()).max();
-        self.config.context_length.max(reach.unwrap_or(0))
+        let trained = self.config.context_length;
+        self.config.ropes.iter().map(|rope| rope.reach(trained)).max().unwrap_or(trained)
     }
 
     /// What was chosen from the context for ropes that depend on it, a sentence each.

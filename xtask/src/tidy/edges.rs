@@ -7,7 +7,7 @@ use super::Finding;
 use super::metadata::{Metadata, Package};
 
 /// Each crate and all it depends on, lowest first.
-const EDGES: [(&str, &[&str]); 11] = [
+const EDGES: [(&str, &[&str]); 12] = [
     ("gannet-tensor", &[]),
     ("gannet-formats", &["gannet-tensor"]),
     ("gannet-ops", &["gannet-tensor"]),
@@ -19,12 +19,14 @@ const EDGES: [(&str, &[&str]); 11] = [
         &["gannet-engine", "gannet-formats", "gannet-model", "gannet-ops", "gannet-tensor", "gannet-text"],
     ),
     ("gannet-backend-cpu", &["gannet-ops", "gannet-tensor"]),
+    ("gannet-hub", &[]),
     (
         "gannet",
         &[
             "gannet-backend-cpu",
             "gannet-engine",
             "gannet-formats",
+            "gannet-hub",
             "gannet-loader",
             "gannet-model",
             "gannet-ops",

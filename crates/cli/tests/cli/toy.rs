@@ -43,8 +43,9 @@ pub(crate) fn write_toy(path: &Path, changes: &[Change]) -> String {
     for (key, value) in changes {
         writer.push_entry(key, value.clone()).unwrap();
     }
-    for tensor in checkpoint.tensors() {
-        writer.push_tensor(tensor.name, tensor.format, tensor.shape, tensor.bytes).unwrap();
+    let tensors: Vec<_> = checkpoint.tensors().map(|tensor| (tensor, tensor.bytes().unwrap())).collect();
+    for (tensor, bytes) in &tensors {
+        writer.push_tensor(tensor.name, tensor.format, tensor.shape, bytes).unwrap();
     }
     writer.write(File::create(path).unwrap()).unwrap();
     path.to_str().unwrap().to_owned()

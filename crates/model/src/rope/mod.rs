@@ -99,16 +99,14 @@ impl RopeConfig {
         RopeTable { inverse_frequencies, axes, attention_scale: self.attention_scale }
     }
 
-    /// How far beyond the trained context a rope that grows with the context goes, where it does.
-    pub fn reach(&self) -> Option<usize> {
+    /// The longest context that the scaling is made for, where that is more than the `trained` one: a divisor
+    /// stretches what it divides, and `dynamic` grows with any context.
+    pub fn reach(&self, trained: usize) -> usize {
         match &self.scaling {
-            RopeScaling::Dynamic { factor, trained } => Some((*trained as f64 * factor) as usize),
-            RopeScaling::None
-            | RopeScaling::Linear { .. }
-            | RopeScaling::Yarn(_)
-            | RopeScaling::Llama3(_)
-            | RopeScaling::LongRope(_)
-            | RopeScaling::Divisors(_) => None,
+            RopeScaling::Dynamic { .. } => crate::limits::CONTEXT_MAX,
+            RopeScaling::Linear { factor } => (trained as f64 * factor) as usize,
+            RopeScaling::Yarn(yarn) => trained.max((yarn.original * yarn.factor) as usize),
+            RopeScaling::None | RopeScaling::Llama3(_) | RopeScaling::LongRope(_) | RopeScaling::Divisors(_) => trained,
         }
     }
 

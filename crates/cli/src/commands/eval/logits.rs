@@ -46,6 +46,7 @@ pub(crate) fn run(arguments: &LogitsArguments) -> Result<(), Failure> {
         context: Some(ids.len()),
         step_rows: Some(STEP_ROWS.min(ids.len())),
         kv_format: Some(KvFormat::F32),
+        ..LoadOptions::default()
     };
     let mut loaded = progress::load(&arguments.model.path, backend.as_ref(), &options)?;
     let vocabulary = loaded.runner.vocabulary;

@@ -31,7 +31,7 @@ pub(crate) fn tensors(checkpoint: &Checkpoint) -> Vec<TensorFacts> {
         name: tensor.name.to_owned(),
         format: tensor.format.to_string(),
         shape: tensor.shape.to_vec(),
-        bytes: Some(tensor.bytes.len() as u64),
+        bytes: Some(tensor.byte_length() as u64),
     });
     let unsupported = checkpoint.unsupported().map(|tensor| TensorFacts {
         name: tensor.name.to_owned(),
@@ -51,7 +51,7 @@ pub(crate) fn by_format(checkpoint: &Checkpoint) -> Vec<FormatFacts> {
         let sum = sums.entry(name).or_insert(empty);
         sum.tensors += 1;
         sum.elements += tensor.elements() as u64;
-        sum.bytes += tensor.bytes.len() as u64;
+        sum.bytes += tensor.byte_length() as u64;
     }
     let mut sums: Vec<FormatFacts> = sums.into_values().collect();
     sums.sort_by_key(|sum| std::cmp::Reverse(sum.bytes));

@@ -96,8 +96,7 @@ impl Reader<'_> {
             let what = format!("the shape of the tensor `{name}`");
             return Err(self.keys().wrong_size(&what, format!("{:?}", tensor.shape), format!("[{pairs}]")));
         }
-        let mut divisors = vec![0.0; pairs];
-        tensor.view().decode_row(0, &mut divisors);
+        let divisors = tensor.decode()?;
         if let Some(wrong) = divisors.iter().find(|divisor| !divisor.is_finite() || **divisor <= 0.0) {
             let what = format!("an element of the tensor `{name}`");
             return Err(self.keys().wrong_size(&what, wrong, "a finite number above 0"));

@@ -1,0 +1,185 @@
+//! The exactness matrix: an answer and the bits of its log-probabilities depend on the prompt alone.
+//!
+//! Each cell runs the same request on the CPU backend under other circumstances: alone or among companions, whole or in
+//! chunks, after a cold start, on a prefix hit, after eviction and return, roomy or preempted. The answer of the first
+//! cell (alone, whole, cold, roomy) is what all others must equal. `GANNET_LONG_RUN` asks for every cell on every
+//! golden; the suite runs a seeded slice.
+
+use crossbeam_channel::{Receiver, unbounded};
+use gannet_backend_cpu::{CpuBackend, CpuOptions};
+use gannet_engine::{EngineHandle, EngineOptions, Event, FinishReason, Request, RequestId, Usage};
+use gannet_loader::{LoadOptions, Running, load, start};
+use gannet_ops::{KvFormat, TokenId};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const ANSWER_TOKENS: u32 = 24;
+/// Tokens of the prompts: more than two pages.
+const PROMPT_TOKENS: u32 = 150;
+/// Sequences of the engine.
+const SEQUENCES: usize = 16;
+const CONTEXT: usize = 256;
+const VOCABULARY: u32 = 256;
+
+/// The circumstances of a run.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    companions: usize,
+    step_rows: Option<usize>,
+    cache: Cache,
+    is_tight: bool,
+    kv_format: KvFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Cache {
+    Cold,
+    Hit,
+    EvictedAndBack,
+}
+
+/// A request's tokens and the bits of their log-probabilities.
+type Answer = Vec<(u32, Vec<u32>)>;
+
+fn goldens() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../goldens");
+    let names = ["llama", "llama-q8_0.gguf", "mistral", "qwen2-sliding", "qwen3", "gemma3"];
+    let hybrids = ["qwen3_moe", "qwen3_next", "qwen3_5", "qwen3_5_moe"];
+    let is_there = |name: &&str| folder.join(name).exists();
+    names.into_iter().chain(hybrids.into_iter().filter(is_there)).map(|name| folder.join(name)).collect()
+}
+
+fn ids(seed: u32, length: u32) -> Vec<TokenId> {
+    (0..length).map(|n| TokenId((seed * 89 + n * n * 7 + n * 13 + 3) % VOCABULARY)).collect()
+}
+
+fn engine(model: &Path, cell: &Cell) -> Running {
+    let backend = CpuBackend::new(CpuOptions::default()).expect("the CPU is supported");
+    let options = LoadOptions {
+        context: Some(CONTEXT),
+        sequences: Some(SEQUENCES),
+        kv_format: Some(cell.kv_format),
+        ..LoadOptions::default()
+    };
+    let mut loaded = load(model, &backend, &options, &|_| ()).expect("the golden loads");
+    if cell.is_tight {
+        // Four pages are one whole sequence: two of them must take turns.
+        loaded.runner.budget.pages.iter_mut().for_each(|pages| *pages = (*pages).min(7));
+    }
+    let options = EngineOptions {
+        sequences: SEQUENCES,
+        step_rows: cell.step_rows,
+        ..EngineOptions::default()
+    };
+    start(loaded.runner, options).expect("a thread can be had")
+}
+
+fn submit(handle: &EngineHandle, prompt: Vec<TokenId>, priority: i32) -> (RequestId, Receiver<Event>) {
+    let (sink, events) = unbounded();
+    let request = Request {
+        logprobs: Some(4),
+        priority,
+        boundaries: vec![40, 100],
+        ..Request::greedy(prompt, ANSWER_TOKENS, Arc::new(sink))
+    };
+    (handle.submit(request).expect("the request is valid"), events)
+}
+
+fn collect(events: &Receiver<Event>) -> (Answer, Usage) {
+    let mut answer = Vec::new();
+    for event in events {
+        match event {
+            Event::Started { .. } | Event::Prefilled { .. } => {}
+            Event::Token { token, logprobs } => {
+                let logprobs = logprobs.expect("log-probabilities were asked for");
+                let bits = logprobs.sampled.into_iter().chain(logprobs.top.iter().map(|(_, p)| *p));
+                answer.push((token.0, bits.map(f32::to_bits).collect()));
+            }
+            Event::Finished { reason, usage } => {
+                assert_eq!(reason, FinishReason::MaxTokens);
+                return (answer, usage);
+            }
+        }
+    }
+    panic!("the events ended without a last word");
+}
+
+/// Runs the request under the circumstances of a cell.
+fn run(model: &Path, cell: &Cell) -> (Answer, Usage) {
+    let Running { handle, thread } = engine(model, cell);
+    let prompt = ids(1, PROMPT_TOKENS);
+    if cell.cache != Cache::Cold {
+        // An earlier request with the same beginning leaves its pages behind.
+        let earlier = [&prompt[..130], &ids(50, 10)].concat();
+        collect(&submit(&handle, earlier, 0).1);
+    }
+    if cell.cache == Cache::EvictedAndBack {
+        for other in 0..12 {
+            collect(&submit(&handle, ids(60 + other, PROMPT_TOKENS), 0).1);
+        }
+    }
+    let early: Vec<_> = (0..cell.companions / 2).map(|n| submit(&handle, ids(10 + n as u32, 120), 0)).collect();
+    let (_, events) = submit(&handle, prompt, 0);
+    // Those that come later and go first send it back to the queue where room is tight.
+    let priority = i32::from(cell.is_tight);
+    let late = (cell.companions / 2..cell.companions).map(|n| submit(&handle, ids(30 + n as u32, 100), priority));
+    let late: Vec<_> = late.collect();
+    let found = collect(&events);
+    for (_, events) in early.iter().chain(&late) {
+        collect(events);
+    }
+    drop(handle);
+    thread.join().expect("the engine ends when its handle is dropped");
+    found
+}
+
+fn cells(kv_format: KvFormat) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for companions in [0, 1, 15] {
+        for step_rows in [None, Some(1), Some(7), Some(64)] {
+            for cache in [Cache::Cold, Cache::Hit, Cache::EvictedAndBack] {
+                for is_tight in [false, true] {
+                    cells.push(Cell { companions, step_rows, cache, is_tight, kv_format });
+                }
+            }
+        }
+    }
+    cells
+}
+
+/// Every cell in a long run; else a few that differ from golden to golden and cover each value.
+fn slice(cells: Vec<Cell>, golden: usize) -> Vec<Cell> {
+    if std::env::var_os("GANNET_LONG_RUN").is_some() {
+        return cells;
+    }
+    let count = cells.len();
+    (0..6).map(|n| cells[(1 + golden * 5 + n * 13) % count]).collect()
+}
+
+fn check(kv_format: KvFormat) {
+    let mut preemptions = 0;
+    let mut reused = 0;
+    for (number, model) in goldens().iter().enumerate() {
+        let all = cells(kv_format);
+        let (expected, _) = run(model, &all[0]);
+        assert_eq!(expected.len(), ANSWER_TOKENS as usize);
+        for cell in slice(all, number) {
+            let (found, usage) = run(model, &cell);
+            assert!(found == expected, "{}: {cell:?} gives another answer", model.display());
+            preemptions += usage.preemptions;
+            reused += usage.reused_tokens;
+        }
+    }
+    assert!(preemptions > 0, "no cell preempted its request");
+    assert!(reused > 0, "no cell had a prefix hit");
+}
+
+#[test]
+fn answers_depend_on_the_prompt_alone_with_f16_state() {
+    check(KvFormat::F16);
+}
+
+#[test]
+fn answers_depend_on_the_prompt_alone_with_f32_state() {
+    check(KvFormat::F32);
+}
