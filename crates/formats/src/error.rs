@@ -43,15 +43,20 @@ pub enum FormatError {
     #[error("`{}` is GGUF version {found}, expected 2 or 3; convert the model again", file.display())]
     GgufVersion { file: PathBuf, found: u32 },
     #[error(
-        "`{}` is a big-endian GGUF file, expected little-endian; convert the model again for this machine",
-        file.display()
+        "`{}` is part {part} of {count} of a split GGUF model; expected a name that ends with `{ending}`, by which the \
+         other parts are found", file.display()
     )]
-    BigEndian { file: PathBuf },
+    PartName { file: PathBuf, part: u64, count: u32, ending: String },
     #[error(
-        "`{}` is part {part} of {count} of a split GGUF model, which can't be opened in parts; \
-         merge the parts first (`llama-gguf-split --merge`)", file.display()
+        "`{}` doesn't belong to this split GGUF model: `{key}` is {found}, expected {expected}; fetch all parts from \
+         one place", file.display()
     )]
-    SplitGguf { file: PathBuf, part: u32, count: u32 },
+    WrongPart { file: PathBuf, key: String, found: String, expected: String },
+    #[error(
+        "`{}` and the other parts of this split GGUF model have {found} tensors, expected {expected} \
+         (`split.tensors.count`); fetch all parts from one place", file.display()
+    )]
+    PartTensors { file: PathBuf, expected: u64, found: usize },
     #[error("`{}`: metadata key `{key}` occurs twice", file.display())]
     DuplicateKey { file: PathBuf, key: String },
     #[error("`{}`: metadata key `{key}` has the value type {found}, expected 0 to 12", file.display())]
@@ -91,6 +96,31 @@ pub enum FormatError {
     UnsupportedTensor { file: PathBuf, tensor: String, kind: String, supported: String },
     #[error("`{}`: tensor `{tensor}` has {found} bytes, expected {expected} for its shape", file.display())]
     TensorBytes { file: PathBuf, tensor: String, expected: usize, found: usize },
+
+    #[error("`{}`: tensor `{tensor}` is in `{format}`, for which GGUF has no type", file.display())]
+    NoTensorType { file: PathBuf, tensor: String, format: &'static str },
+    #[error("tensor `{tensor}`: no memory for its {bytes} bytes")]
+    OutOfMemory { tensor: String, bytes: usize },
+
+    // Weights in parts.
+    #[error("`{}`: key `{key}` is {found}, expected {expected}", file.display())]
+    Quantization { file: PathBuf, key: String, found: String, expected: String },
+    #[error("`{}`: tensor `{tensor}` is packed and needs `{part}`, which is missing", file.display())]
+    MissingPart { file: PathBuf, tensor: String, part: String },
+    #[error("`{}`: tensor `{tensor}` has the type {found}, expected {expected}", file.display())]
+    PartFormat { file: PathBuf, tensor: String, found: &'static str, expected: String },
+    #[error("`{}`: tensor `{tensor}` has the shape {found:?}, expected {expected}", file.display())]
+    PartShape { file: PathBuf, tensor: String, found: Vec<usize>, expected: String },
+    #[error(
+        "`{}`: tensor `{tensor}` puts column {column} into group {found}, expected one of {groups} groups",
+        file.display()
+    )]
+    GroupIndex { file: PathBuf, tensor: String, column: usize, found: i64, groups: usize },
+    #[error(
+        "`{}`: tensor `{tensor}` is part of a packed weight, but {why}; reading the weight without it would be wrong",
+        file.display()
+    )]
+    StrayPart { file: PathBuf, tensor: String, why: String },
 
     // Hugging Face directories.
     #[error("`{}` is not valid JSON: {source}", file.display())]

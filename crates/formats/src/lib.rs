@@ -1,7 +1,8 @@
 //! Model files as bytes, shapes and metadata: GGUF, safetensors, and Hugging Face directories of them.
 //!
 //! [`Checkpoint::open`] is the way in: it maps the files, checks every length, offset and count in them against the
-//! bytes that are there, and then hands out tensors as slices of the mapping, without a copy.
+//! bytes that are there, and then hands out tensors as slices of the mapping, without a copy. Weights that a file holds
+//! in parts (codes, scales, zeros) or in another byte order are put together when their bytes are asked for.
 //!
 //! Files come from strangers. Nothing here panics on their content, and nothing is allocated from a length field
 //! before that length is bounded by the bytes that are left ([`limits`]).
@@ -16,7 +17,9 @@ pub mod gguf;
 mod hugging_face;
 pub mod limits;
 mod mmap;
+mod packed;
 mod safetensors;
+mod stored;
 mod tensor;
 
 pub use checkpoint::{Checkpoint, Source};

@@ -16,7 +16,7 @@ use safetensors::tensor::{Metadata, TensorInfo};
 use serde_json::Value;
 
 use crate::hugging_face::TextFile;
-use crate::tensor::{Encoding, TensorRecord};
+use crate::tensor::{Encoding, TensorRecord, byte_length};
 use crate::{FormatError, limits};
 
 /// Bytes of the header's length.
@@ -46,9 +46,9 @@ pub(crate) fn read(file: &Path, bytes: &[u8]) -> Result<Vec<TensorRecord>, Forma
     limited(file, "the number of tensors", names.len(), limits::TENSORS, "TENSORS")?;
     let records = names.into_iter().map(|name| {
         let info = metadata.info(&name).expect("the name is from the same list");
-        record(name, info, data_start)
+        record(file, name, info, data_start)
     });
-    Ok(records.collect())
+    records.collect()
 }
 
 /// The JSON of the header.
@@ -70,17 +70,45 @@ fn header<'a>(file: &Path, bytes: &'a [u8]) -> Result<&'a [u8], FormatError> {
     rest.get(..length).ok_or_else(|| truncated("the header", LENGTH_BYTES, found, rest.len()))
 }
 
-fn record(name: String, info: &TensorInfo, data_start: usize) -> TensorRecord {
+fn record(
+    file: &Path,
+    name: String,
+    info: &TensorInfo,
+    data_start: usize,
+) -> Result<TensorRecord, FormatError> {
     let (start, end) = info.data_offsets;
     let encoding = match format_of(info.dtype) {
-        Some(format) => Encoding::Known(format),
+        Some(format) => {
+            // The crate counts the bits of all elements; a row has to be whole bytes as well.
+            byte_length(file, &name, &info.shape, format)?;
+            Encoding::Known(format)
+        }
         None => Encoding::Unsupported(format!("{:?}", info.dtype)),
     };
-    TensorRecord { name, shape: info.shape.clone(), encoding, range: data_start + start..data_start + end }
+    Ok(TensorRecord {
+        name,
+        shape: info.shape.clone(),
+        encoding,
+        range: data_start + start..data_start + end,
+    })
 }
 
 fn format_of(dtype: Dtype) -> Option<Format> {
-    let known = [(Dtype::F32, Format::F32), (Dtype::F16, Format::F16), (Dtype::BF16, Format::Bf16)];
+    let known = [
+        (Dtype::F64, Format::F64),
+        (Dtype::F32, Format::F32),
+        (Dtype::F16, Format::F16),
+        (Dtype::BF16, Format::Bf16),
+        (Dtype::F8_E4M3, Format::F8E4M3),
+        (Dtype::F8_E5M2, Format::F8E5M2),
+        (Dtype::F8_E8M0, Format::F8E8M0),
+        (Dtype::F4, Format::F4E2M1),
+        (Dtype::U8, Format::U8),
+        (Dtype::I8, Format::I8),
+        (Dtype::I16, Format::I16),
+        (Dtype::I32, Format::I32),
+        (Dtype::I64, Format::I64),
+    ];
     known.into_iter().find(|(known, _)| *known == dtype).map(|(_, format)| format)
 }
 

@@ -1,35 +1,90 @@
-//! A tensor of a file: its name, format, shape and bytes.
+//! A tensor of a checkpoint: its name, format, shape and bytes.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 
-use gannet_tensor::{Format, TensorView};
+use gannet_tensor::Format;
 
 use crate::FormatError;
+use crate::gguf::to_little_endian;
+use crate::packed::PackedTensor;
+use crate::stored::StoredTensors;
 
-/// A tensor of a checkpoint, as bytes of the mapped file.
+/// A tensor of a checkpoint. What it is, is known; its bytes are had by [`Tensor::bytes`].
 #[derive(Clone, Copy, Debug)]
 pub struct Tensor<'a> {
-    /// The name in the file.
+    /// The name in the file; for a weight that is stored in parts, the name that it would have in one.
     pub name: &'a str,
     /// The numeric encoding.
     pub format: Format,
     /// The dimensions, outermost first (as in Hugging Face; the reverse of GGUF's `ne`).
     pub shape: &'a [usize],
-    /// All bytes, exactly as many as `format` and `shape` need.
-    pub bytes: &'a [u8],
+    pub(crate) data: Data<'a>,
+    pub(crate) stored: &'a StoredTensors,
+}
+
+/// Where the bytes of a tensor come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Data<'a> {
+    /// The mapped file as it is; exactly the bytes of format and shape.
+    Mapped(&'a [u8]),
+    /// The mapped file in the byte order of big-endian machines; as many bytes.
+    BigEndian(&'a [u8]),
+    /// Several tensors of the files.
+    Packed(&'a PackedTensor),
 }
 
 impl<'a> Tensor<'a> {
-    /// The same as a view that decodes rows.
-    pub fn view(&self) -> TensorView<'a> {
-        TensorView::new(self.format, self.shape, self.bytes)
-            .expect("the reader checked bytes against shape and format")
+    /// All bytes, exactly [`byte_length`](Self::byte_length) of them.
+    ///
+    /// They are the mapped file's where it holds them in this form. Else they are put together anew at each call, in
+    /// memory of their own: for tensors of big-endian files, and for weights that are stored in parts. An error where
+    /// there is no memory for them.
+    pub fn bytes(&self) -> Result<Cow<'a, [u8]>, FormatError> {
+        match self.data {
+            Data::Mapped(bytes) => Ok(Cow::Borrowed(bytes)),
+            Data::BigEndian(bytes) => {
+                let mut copy = self.buffer(bytes.len())?;
+                copy.copy_from_slice(bytes);
+                to_little_endian(self.format, &mut copy);
+                Ok(Cow::Owned(copy))
+            }
+            Data::Packed(packed) => {
+                let mut bytes = self.buffer(self.byte_length())?;
+                packed.fill(self.stored, &mut bytes);
+                Ok(Cow::Owned(bytes))
+            }
+        }
+    }
+
+    /// All elements as single-precision numbers. An error as of [`bytes`](Self::bytes).
+    pub fn decode(&self) -> Result<Vec<f32>, FormatError> {
+        let mut values = vec![0.0; self.elements()];
+        self.format.decode(&self.bytes()?, &mut values);
+        Ok(values)
+    }
+
+    /// The number of bytes.
+    pub fn byte_length(&self) -> usize {
+        match self.data {
+            Data::Mapped(bytes) | Data::BigEndian(bytes) => bytes.len(),
+            Data::Packed(packed) => packed.byte_length,
+        }
     }
 
     /// The number of elements.
     pub fn elements(&self) -> usize {
-        self.bytes.len() / self.format.block_bytes() * self.format.block_elements()
+        self.byte_length() / self.format.block_bytes() * self.format.block_elements()
+    }
+
+    /// Zeroed memory for the bytes, unless there is none left.
+    fn buffer(&self, bytes: usize) -> Result<Vec<u8>, FormatError> {
+        let mut buffer = Vec::new();
+        let reserved = buffer.try_reserve_exact(bytes);
+        reserved.map_err(|_| FormatError::OutOfMemory { tensor: self.name.to_owned(), bytes })?;
+        buffer.resize(bytes, 0);
+        Ok(buffer)
     }
 }
 
@@ -38,7 +93,7 @@ impl<'a> Tensor<'a> {
 pub struct UnsupportedTensor<'a> {
     /// The name in the file.
     pub name: &'a str,
-    /// The field's name of the type and its number, such as `iq2_xs (17)`.
+    /// The field's name of the type and its number, such as `iq4_nl_4_4 (36)`.
     pub kind: &'a str,
     /// The dimensions, outermost first.
     pub shape: &'a [usize],
@@ -48,6 +103,8 @@ pub struct UnsupportedTensor<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Known(Format),
+    /// The same, in the byte order of big-endian machines.
+    BigEndian(Format),
     /// The name of a type that can't be decoded.
     Unsupported(String),
 }
@@ -64,39 +121,25 @@ pub(crate) struct TensorRecord {
     pub(crate) range: Range<usize>,
 }
 
-/// The block of a type: its name, and what a row is a whole number of.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Block {
-    pub(crate) kind: &'static str,
-    pub(crate) elements: usize,
-    pub(crate) bytes: usize,
-}
-
-impl Block {
-    pub(crate) const fn of(format: Format) -> Self {
-        Self { kind: format.name(), elements: format.block_elements(), bytes: format.block_bytes() }
-    }
-}
-
 /// The bytes of a tensor of `shape`, whose rows must be whole numbers of blocks.
 pub(crate) fn byte_length(
     file: &Path,
     tensor: &str,
     shape: &[usize],
-    block: Block,
+    format: Format,
 ) -> Result<usize, FormatError> {
     let (columns, outer) = shape.split_last().map_or((1, &[][..]), |(last, outer)| (*last, outer));
-    if !columns.is_multiple_of(block.elements) {
+    if !columns.is_multiple_of(format.block_elements()) {
         return Err(FormatError::NotWholeBlocks {
             file: file.to_path_buf(),
             tensor: tensor.to_owned(),
-            kind: block.kind,
+            kind: format.name(),
             columns,
-            block: block.elements,
+            block: format.block_elements(),
         });
     }
     let rows = outer.iter().try_fold(1usize, |product, &n| product.checked_mul(n));
-    let row_bytes = (columns / block.elements).checked_mul(block.bytes);
+    let row_bytes = (columns / format.block_elements()).checked_mul(format.block_bytes());
     let bytes = rows.zip(row_bytes).and_then(|(rows, bytes)| rows.checked_mul(bytes));
     bytes.ok_or_else(|| FormatError::SizeOverflow {
         file: file.to_path_buf(),

@@ -2,7 +2,8 @@
 //!
 //! What differs between files is undone here, once, at load: names, prefixes, the order of rows that GGUF stores
 //! for its interleaved rope, the 1 that some norms lack. So every program rotates halves and norms plainly.
-//! Most weights are the mapped bytes themselves; rows are moved as bytes, whatever their format.
+//! Most weights are the mapped bytes themselves; rows are moved as bytes, whatever their format. Integers are no
+//! weights: no program reads codes without their scale.
 //!
 //! [`CanonicalWeights::new`] finds and measures every weight of a program before any is read, so that a missing
 //! or misshapen one is an error before memory is spent.
@@ -11,7 +12,7 @@ use crate::ModelError;
 use crate::config::{Mixer, ModelConfig};
 use crate::model::Model;
 use crate::names::{is_ignorable, split_layer};
-use gannet_formats::{Checkpoint, Source, Tensor};
+use gannet_formats::{Checkpoint, FormatError, Source, Tensor};
 use gannet_ops::{WeightError, WeightSource, WeightTensor, WeightUse};
 use gannet_tensor::Format;
 use std::borrow::Cow;
@@ -83,12 +84,22 @@ impl WeightSource for CanonicalWeights<'_> {
             return Err(WeightError::Missing { name: name.to_owned(), file: file(self.checkpoint) });
         };
         let (tensor, shape) = (&place.tensor, place.tensor.shape.to_vec());
+        let unreadable = |error: FormatError| WeightError::Unreadable {
+            name: tensor.name.to_owned(),
+            file: file(self.checkpoint),
+            reason: error.to_string(),
+        };
+        let bytes = tensor.bytes().map_err(unreadable)?;
         Ok(match place.change {
-            Change::None => WeightTensor { format: tensor.format, shape, bytes: Cow::Borrowed(tensor.bytes) },
+            Change::None => WeightTensor { format: tensor.format, shape, bytes },
             Change::Deinterleave { heads } => {
-                WeightTensor { format: tensor.format, shape, bytes: Cow::Owned(deinterleave(tensor, heads)) }
+                let bytes = Cow::Owned(deinterleave(&bytes, tensor.shape[0], heads));
+                WeightTensor { format: tensor.format, shape, bytes }
             }
-            Change::AddOne => WeightTensor { format: Format::F32, shape, bytes: Cow::Owned(add_one(tensor)) },
+            Change::AddOne => {
+                let bytes = Cow::Owned(add_one(&tensor.decode().map_err(unreadable)?));
+                WeightTensor { format: Format::F32, shape, bytes }
+            }
         })
     }
 }
@@ -102,6 +113,13 @@ fn place<'a>(model: &Model, checkpoint: &'a Checkpoint, wanted: &WeightUse) -> R
     if tensor.shape != wanted.shape {
         let (expected, found) = (wanted.shape.clone(), tensor.shape.to_vec());
         return Err(WeightError::WrongShape { name, file: file(checkpoint), expected, found }.into());
+    }
+    if tensor.format.is_integer() {
+        let reason = format!(
+            "integers in `{}`, expected numbers with a fraction or codes with a scale",
+            tensor.format
+        );
+        return Err(WeightError::Unreadable { name, file: file(checkpoint), reason }.into());
     }
     let change = change(model, checkpoint, &wanted.name);
     if matches!(change, Change::Deinterleave { .. })
@@ -137,25 +155,22 @@ fn rotated_heads(config: &ModelConfig, layer: Option<usize>, rest: &str) -> Opti
 }
 
 /// Moves whole rows; a vector is a row an element. The shape was checked, so heads divide rows into even parts.
-fn deinterleave(tensor: &Tensor<'_>, heads: usize) -> Vec<u8> {
-    let rows = tensor.shape[0];
-    let row_bytes = tensor.bytes.len() / rows;
+fn deinterleave(stored: &[u8], rows: usize, heads: usize) -> Vec<u8> {
+    let row_bytes = stored.len() / rows;
     let head_rows = rows / heads;
     let half = head_rows / 2;
-    let mut bytes = Vec::with_capacity(tensor.bytes.len());
+    let mut bytes = Vec::with_capacity(stored.len());
     for head in 0..heads {
         for row in 0..head_rows {
-            let stored = head * head_rows + 2 * (row % half) + row / half;
-            bytes.extend_from_slice(&tensor.bytes[stored * row_bytes..(stored + 1) * row_bytes]);
+            let place = head * head_rows + 2 * (row % half) + row / half;
+            bytes.extend_from_slice(&stored[place * row_bytes..(place + 1) * row_bytes]);
         }
     }
     bytes
 }
 
-fn add_one(tensor: &Tensor<'_>) -> Vec<u8> {
-    let mut values = vec![0.0; tensor.elements()];
-    tensor.format.decode(tensor.bytes, &mut values);
-    values.into_iter().flat_map(|value: f32| (value + 1.0).to_le_bytes()).collect()
+fn add_one(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| (value + 1.0).to_le_bytes()).collect()
 }
 
 fn file(checkpoint: &Checkpoint) -> String {

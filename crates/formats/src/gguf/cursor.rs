@@ -3,6 +3,7 @@
 use std::fmt::Arguments;
 use std::path::Path;
 
+use super::byte_order::ByteOrder;
 use crate::{FormatError, limits};
 
 /// A limit and its name for the error.
@@ -12,6 +13,8 @@ pub(crate) struct Limit(pub(crate) usize, pub(crate) &'static str);
 /// A place in the header of a GGUF file.
 pub(crate) struct Cursor<'a> {
     pub(crate) file: &'a Path,
+    /// The order of the bytes of all numbers from here on.
+    pub(crate) byte_order: ByteOrder,
     bytes: &'a [u8],
     // Invariant: at most `bytes.len()`.
     position: usize,
@@ -19,7 +22,7 @@ pub(crate) struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     pub(crate) fn new(file: &'a Path, bytes: &'a [u8]) -> Self {
-        Self { file, bytes, position: 0 }
+        Self { file, byte_order: ByteOrder::Little, bytes, position: 0 }
     }
 
     /// Bytes read so far.
@@ -44,9 +47,10 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
-    /// The next `N` bytes as an array.
+    /// The next `N` bytes, which are one number, in little-endian order.
     pub(crate) fn array<const N: usize>(&mut self, what: Arguments<'_>) -> Result<[u8; N], FormatError> {
-        Ok(*self.take(N as u64, what)?.first_chunk().expect("`N` bytes were taken"))
+        let bytes = self.take(N as u64, what)?.first_chunk().expect("`N` bytes were taken");
+        Ok(self.byte_order.to_little(*bytes))
     }
 
     pub(crate) fn u32(&mut self, what: Arguments<'_>) -> Result<u32, FormatError> {

@@ -1,4 +1,4 @@
-//! GGUF, versions 2 and 3, little endian.
+//! GGUF, versions 2 and 3, of little-endian and big-endian machines, in one file or in parts.
 //!
 //! ```text
 //! "GGUF"  version:u32  tensor count:u64  entry count:u64
@@ -11,16 +11,19 @@
 //! A string is its length as u64 and its UTF-8 bytes; an array is the type of its elements as u32, their count as u64,
 //! and the elements. Source: the GGUF specification of the ggml project.
 
+mod byte_order;
 mod cursor;
 mod metadata;
 mod reader;
+mod split;
 mod tensor_list;
 mod tensor_type;
 mod value;
 mod writer;
 
+pub(crate) use byte_order::to_little_endian;
 pub use metadata::Metadata;
-pub(crate) use reader::{MAGIC, read};
+pub(crate) use split::open;
 pub use value::{Array, Strings, Value, ValueType};
 pub use writer::GgufWriter;
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::byte_order::ByteOrder;
 use super::cursor::{Cursor, Limit};
 use super::metadata::Metadata;
 use super::tensor_list;
@@ -15,6 +16,9 @@ pub(crate) const MAGIC: &[u8; 4] = b"GGUF";
 
 /// Reads the whole header of the GGUF file `bytes`; `file` is what errors name.
 pub(crate) fn read(file: &Path, bytes: &[u8]) -> Result<(Metadata, Vec<TensorRecord>), FormatError> {
+    if !bytes.starts_with(MAGIC) {
+        return Err(not_a_model(file, bytes));
+    }
     let mut cursor = Cursor::new(file, bytes);
     version(&mut cursor)?;
     let tensors =
@@ -32,24 +36,40 @@ pub(crate) fn read(file: &Path, bytes: &[u8]) -> Result<(Metadata, Vec<TensorRec
         let value = value(&mut cursor, key)?;
         metadata.insert(key.to_owned(), value)?;
     }
-    refuse_split(&metadata)?;
     let alignment = alignment(&metadata)?;
     let tensors = tensor_list::read(&mut cursor, tensors, alignment, bytes.len())?;
     Ok((metadata, tensors))
 }
 
+/// Skips the magic and reads the version, which also tells the byte order: no version is as large as 3 the other way
+/// round.
 fn version(cursor: &mut Cursor<'_>) -> Result<(), FormatError> {
     let what = format_args!("the beginning of a GGUF file");
-    let magic: [u8; 4] = cursor.array(what)?;
+    cursor.take(MAGIC.len() as u64, what)?;
     let file = cursor.file.to_path_buf();
-    if magic != *MAGIC {
-        let found = format!("`{}`", magic.escape_ascii());
-        return Err(FormatError::NotAModel { file, found, advice: "give a GGUF file" });
-    }
-    match cursor.u32(what)? {
+    let found = cursor.u32(what)?;
+    match found {
         2 | 3 => Ok(()),
-        found if found != 0 && found.trailing_zeros() >= 16 => Err(FormatError::BigEndian { file }),
-        found => Err(FormatError::GgufVersion { file, found }),
+        _ if matches!(found.swap_bytes(), 2 | 3) => {
+            cursor.byte_order = ByteOrder::Big;
+            Ok(())
+        }
+        _ => Err(FormatError::GgufVersion { file, found }),
+    }
+}
+
+/// The error for a file that doesn't begin as a GGUF file does.
+fn not_a_model(file: &Path, bytes: &[u8]) -> FormatError {
+    const SHOWN: usize = 8;
+    let safetensors = file.extension().is_some_and(|extension| extension == "safetensors");
+    FormatError::NotAModel {
+        file: file.to_path_buf(),
+        found: format!("`{}`", bytes[..bytes.len().min(SHOWN)].escape_ascii()),
+        advice: if safetensors {
+            "give the directory that holds this file and config.json"
+        } else {
+            "give a GGUF file or a directory with config.json and model.safetensors"
+        },
     }
 }
 
@@ -112,7 +132,8 @@ fn numbers<T, const N: usize>(
     from_le_bytes: fn([u8; N]) -> T,
 ) -> Result<Vec<T>, FormatError> {
     let bytes = cursor.take(count as u64 * N as u64, format_args!("the elements of `{key}`"))?;
-    Ok(bytes.as_chunks::<N>().0.iter().map(|&bytes| from_le_bytes(bytes)).collect())
+    let number = |bytes: &[u8; N]| from_le_bytes(cursor.byte_order.to_little(*bytes));
+    Ok(bytes.as_chunks().0.iter().map(number).collect())
 }
 
 fn strings(cursor: &mut Cursor<'_>, key: &str, count: usize) -> Result<Strings, FormatError> {
@@ -138,16 +159,6 @@ fn bool_of(cursor: &Cursor<'_>, key: &str, byte: u8) -> Result<bool, FormatError
         1 => Ok(true),
         found => Err(FormatError::NotABool { file: cursor.file.to_path_buf(), key: key.to_owned(), found }),
     }
-}
-
-/// The parts of a split model each have a part of the tensors, so one alone would seem to lack the others.
-fn refuse_split(metadata: &Metadata) -> Result<(), FormatError> {
-    let count = metadata.opt_u32("split.count")?.unwrap_or(1);
-    if count <= 1 {
-        return Ok(());
-    }
-    let part = metadata.opt_u32("split.no")?.unwrap_or(0).saturating_add(1);
-    Err(FormatError::SplitGguf { file: metadata.file().to_path_buf(), part, count })
 }
 
 /// The alignment of the tensor data, in bytes.

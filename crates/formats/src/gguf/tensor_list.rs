@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use super::byte_order::{ByteOrder, has_big_endian};
 use super::cursor::{Cursor, Limit};
 use super::tensor_type::{self, TensorType};
 use crate::tensor::{Encoding, TensorRecord, byte_length};
@@ -77,17 +78,25 @@ fn place(cursor: &Cursor<'_>, item: Item, data: &Data) -> Result<TensorRecord, F
         shape: item.shape.clone(),
     })?;
     let kind = tensor_type::find(item.kind);
-    let bytes = match kind.and_then(|kind| kind.block) {
-        Some(block) => byte_length(file, &item.name, &shape, block)?,
+    let bytes = match kind.and_then(|kind| kind.format) {
+        Some(format) => byte_length(file, &item.name, &shape, format)?,
         None => 0,
     };
-    let encoding = match kind {
-        Some(TensorType { format: Some(format), .. }) => Encoding::Known(*format),
-        Some(kind) => Encoding::Unsupported(format!("{} ({})", kind.name, kind.id)),
-        None => Encoding::Unsupported(format!("number {}", item.kind)),
-    };
+    let encoding = encoding(kind, item.kind, cursor.byte_order);
     let range = range(cursor, &item, bytes, data)?;
     Ok(TensorRecord { name: item.name, shape, encoding, range })
+}
+
+fn encoding(kind: Option<&TensorType>, id: u32, byte_order: ByteOrder) -> Encoding {
+    let Some(TensorType { name, format, .. }) = kind else {
+        return Encoding::Unsupported(format!("number {id}"));
+    };
+    match (*format, byte_order) {
+        (None, ByteOrder::Little | ByteOrder::Big) => Encoding::Unsupported(format!("{name} ({id})")),
+        (Some(format), ByteOrder::Little) => Encoding::Known(format),
+        (Some(format), ByteOrder::Big) if has_big_endian(format) => Encoding::BigEndian(format),
+        (Some(_), ByteOrder::Big) => Encoding::Unsupported(format!("{name} ({id}) in a big-endian file")),
+    }
 }
 
 /// Where the `bytes` of `item` are, which must be in the file.

@@ -13,7 +13,7 @@ use super::metadata::Metadata;
 use super::reader::{MAGIC, alignment};
 use super::tensor_type;
 use super::value::{Array, Value};
-use crate::tensor::{Block, byte_length};
+use crate::tensor::byte_length;
 use crate::{FormatError, limits};
 
 /// A GGUF file in the making. Tensor data is borrowed until it is written.
@@ -27,7 +27,8 @@ pub struct GgufWriter<'a> {
 #[derive(Debug)]
 struct PushedTensor<'a> {
     name: String,
-    format: Format,
+    // The number of the format.
+    kind: u32,
     shape: Vec<usize>,
     bytes: &'a [u8],
 }
@@ -46,7 +47,8 @@ impl<'a> GgufWriter<'a> {
     }
 
     /// Adds a tensor of `shape`, outermost dimension first. An error where the name was pushed before, the name or the
-    /// shape is too long, a row is no whole number of blocks, or `bytes` is not as long as `format` and `shape` say.
+    /// shape is too long, GGUF has no such type, a row is no whole number of blocks, or `bytes` is not as long as
+    /// `format` and `shape` say.
     pub fn push_tensor(
         &mut self,
         name: &str,
@@ -62,15 +64,18 @@ impl<'a> GgufWriter<'a> {
             "TENSOR_NAME_BYTES",
         )?;
         self.limited("the number of dimensions", shape.len(), limits::DIMENSIONS, "DIMENSIONS")?;
-        let expected = byte_length(file, name, shape, Block::of(format))?;
+        let expected = byte_length(file, name, shape, format)?;
         let (file, tensor) = (file.to_path_buf(), name.to_owned());
         if expected != bytes.len() {
             return Err(FormatError::TensorBytes { file, tensor, expected, found: bytes.len() });
         }
+        let Some(kind) = tensor_type::id_of(format) else {
+            return Err(FormatError::NoTensorType { file, tensor, format: format.name() });
+        };
         if !self.names.insert(tensor.clone()) {
             return Err(FormatError::DuplicateTensor { file, tensor });
         }
-        self.tensors.push(PushedTensor { name: tensor, format, shape: shape.to_vec(), bytes });
+        self.tensors.push(PushedTensor { name: tensor, kind, shape: shape.to_vec(), bytes });
         Ok(())
     }
 
@@ -111,7 +116,7 @@ impl<'a> GgufWriter<'a> {
             push_string(&mut header, &tensor.name);
             header.extend((tensor.shape.len() as u32).to_le_bytes());
             header.extend(tensor.shape.iter().rev().flat_map(|&n| (n as u64).to_le_bytes()));
-            header.extend(tensor_type::id_of(tensor.format).to_le_bytes());
+            header.extend(tensor.kind.to_le_bytes());
             header.extend((offset as u64).to_le_bytes());
             offset += tensor.bytes.len().next_multiple_of(alignment);
         }

@@ -75,7 +75,6 @@ fn find_hugging_face(checkpoint: &Checkpoint) -> Result<(&'static Family, Keys<'
         let family = FAMILIES.into_iter().find(|family| family.model_types.contains(&kind));
         family.ok_or_else(|| unknown(checkpoint, "model_type", kind, known))?
     };
-    keys.expect_off(json_key("quantization_config"))?;
     Ok((family, keys))
 }
 

@@ -1,11 +1,15 @@
 //! Weights of both kinds of file have the same names, shapes and values once they are canonical.
 
 use crate::toy::{Toy, entries, gguf};
-use gannet_formats::Checkpoint;
+use gannet_formats::gguf::GgufWriter;
+use gannet_formats::{Checkpoint, Source};
 use gannet_model::{ProgramOptions, recognise};
 use gannet_ops::{KvFormat, WeightSource};
+use gannet_tensor::Format;
 use gannet_testing::goldens;
+use serde_json::json;
 use std::collections::BTreeMap;
+use std::fs::File;
 
 /// All weights of a checkpoint's program, decoded.
 fn decoded(checkpoint: &Checkpoint) -> BTreeMap<String, Vec<f32>> {
@@ -88,6 +92,89 @@ fn a_missing_or_misshapen_tensor_is_an_error_that_names_it() {
         let error = model.weights(&toy.checkpoint).err().unwrap().to_string();
         assert!(error.contains(expected) && error.contains("model.gguf"), "{error}\nexpected: {expected}");
     }
+}
+
+#[test]
+fn integers_are_no_weight() {
+    let toy = toy(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
+    let mut writer = GgufWriter::new(&path);
+    for (key, value) in entries("llama") {
+        writer.push_entry(&key, value).unwrap();
+    }
+    let codes = [1; 16 * 8];
+    let tensors: Vec<_> = toy.checkpoint.tensors().map(|tensor| (tensor, tensor.bytes().unwrap())).collect();
+    for (tensor, bytes) in &tensors {
+        let is_up = tensor.name == "blk.0.ffn_up.weight";
+        let (format, bytes) = if is_up { (Format::I8, &codes[..]) } else { (tensor.format, &bytes[..]) };
+        writer.push_tensor(tensor.name, format, tensor.shape, bytes).unwrap();
+    }
+    writer.write(File::create(&path).unwrap()).unwrap();
+    let checkpoint = Checkpoint::open(&path).unwrap();
+    let error = recognise(&checkpoint).unwrap().weights(&checkpoint).err().unwrap().to_string();
+    assert!(error.contains("tensor `blk.0.ffn_up.weight`") && error.contains("integers in `i8`"), "{error}");
+}
+
+/// A safetensors file of these tensors.
+fn safetensors(tensors: &[(String, &str, Vec<usize>, Vec<u8>)]) -> Vec<u8> {
+    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
+    for (name, dtype, shape, bytes) in tensors {
+        let offsets = [data.len(), data.len() + bytes.len()];
+        header.insert(name.clone(), json!({ "dtype": dtype, "shape": shape, "data_offsets": offsets }));
+        data.extend_from_slice(bytes);
+    }
+    let header = serde_json::Value::Object(header).to_string();
+    [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat()
+}
+
+#[test]
+fn a_checkpoint_of_codes_and_scales_holds_the_weights_that_they_make() {
+    let golden = Checkpoint::open(&goldens::folder().join("llama")).unwrap();
+    let Source::HuggingFace(files) = &golden.source else { panic!("a folder was opened") };
+    let (mut packed, mut plain) = (Vec::new(), Vec::new());
+    for tensor in golden.tensors() {
+        let name = tensor.name.to_owned();
+        let mut values = tensor.decode().unwrap();
+        if tensor.name.ends_with("proj.weight") {
+            let codes: Vec<u8> = (0..values.len()).map(|index| (index * 37 % 127) as u8).collect();
+            let scales: Vec<f32> = (0..tensor.shape[0]).map(|row| 0.01 + row as f32 / 1000.0).collect();
+            Format::F8E4M3.decode(&codes, &mut values);
+            for (row, scale) in values.chunks_mut(tensor.shape[1]).zip(&scales) {
+                row.iter_mut().for_each(|value| *value *= scale);
+            }
+            packed.push((name.clone(), "F8_E4M3", tensor.shape.to_vec(), codes));
+            let bytes = scales.iter().flat_map(|scale| scale.to_le_bytes()).collect();
+            packed.push((format!("{name}_scale"), "F32", vec![tensor.shape[0], 1], bytes));
+        } else {
+            packed.push((
+                name.clone(),
+                "F32",
+                tensor.shape.to_vec(),
+                values.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            ));
+        }
+        plain.push((
+            name,
+            "F32",
+            tensor.shape.to_vec(),
+            values.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        ));
+    }
+    let open = |tensors: &[_], quantization: serde_json::Value| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = files.config.clone();
+        config.insert("quantization_config".to_owned(), quantization);
+        std::fs::write(folder.path().join("config.json"), serde_json::Value::Object(config).to_string())
+            .unwrap();
+        std::fs::write(folder.path().join("model.safetensors"), safetensors(tensors)).unwrap();
+        let checkpoint = Checkpoint::open(folder.path()).unwrap();
+        let unused = recognise(&checkpoint).unwrap().weights(&checkpoint).unwrap().unused().join(", ");
+        (decoded(&checkpoint), unused)
+    };
+    let expected = open(&plain, serde_json::Value::Null);
+    assert!(open(&packed, json!({ "quant_method": "fbgemm_fp8" })) == expected, "the weights differ");
+    assert_eq!(expected.1, "");
 }
 
 #[test]

@@ -1,10 +1,17 @@
 //! The formats with 256 codes a block, in sub-blocks with scales of their own.
 //!
 //! ```text
+//! q2_k   scales: 16 bytes                   q: 64 bytes      d:f16  dmin:f16
+//! q3_k   high: 32 bytes                     q: 64 bytes      scales: 12 bytes          d:f16
 //! q4_k   d:f16  dmin:f16  scales: 12 bytes                   q: 128 bytes
 //! q5_k   d:f16  dmin:f16  scales: 12 bytes  high: 32 bytes   q: 128 bytes
 //! q6_k   q: 128 bytes     high: 64 bytes    scales: 16 signed bytes    d:f16
+//! q8_k   d:f32                              q: 256 bytes     sums: 32 bytes
 //! ```
+//!
+//! In q2_k and q3_k, 32 bytes of `q` hold half the codes: the lowest two bits of each byte are the first 32, the next
+//! two bits the second 32. Bit `b` of byte `i` of q3_k's `high` is the third bit of code `32 b + i`. A scale counts for
+//! 16 codes; a byte of q2_k's scales has the scale in its low half and the minimum in its high one.
 //!
 //! In q4_k and q5_k, 32 bytes of `q` hold two sub-blocks of 32 codes: the low halves, then the high halves. Bit `s` of
 //! byte `i` of `high` is the fifth bit of code `i` of sub-block `s`.
@@ -12,34 +19,64 @@
 //! In q6_k each half of 128 codes has 64 bytes of `q` and 32 of `high`. Its four rows of 32 codes are the low halves of
 //! the first 32 bytes, of the second 32, then the high halves of both; row `r` has its upper two bits at bit `2 r` of
 //! `high`. A scale counts for 16 codes. Source: the GGUF quantisation formats, as the Python package `gguf` decodes
-//! them.
+//! them; q8_k, which it doesn't, as the ggml library decodes it.
 
-use super::{BlockFormat, part, scale_at};
-use crate::Format;
+use super::{part, scale_at};
 
-/// Defines the type of a format and hands its blocks to a decoder over arrays.
-macro_rules! block_of_256 {
-    ($name:ident, $decode:ident) => {
-        #[doc = concat!("[`Format::", stringify!($name), "`] as a type.")]
-        #[derive(Clone, Copy, Debug)]
-        pub struct $name;
+block_format!(Q2K, q2_k);
+block_format!(Q3K, q3_k);
+block_format!(Q4K, q4_k);
+block_format!(Q5K, q5_k);
+block_format!(Q6K, q6_k);
+block_format!(Q8K, q8_k);
 
-        impl BlockFormat for $name {
-            const FORMAT: Format = Format::$name;
-
-            #[inline(always)]
-            fn decode(block: &[u8], out: &mut [f32]) {
-                let block = block.try_into().expect("a block has the bytes of its format");
-                let out = out.try_into().expect("a block has 256 elements");
-                $decode(block, out);
-            }
+#[inline(always)]
+fn q2_k(block: &[u8; 84], out: &mut [f32; 256]) {
+    let (scale, minimum) = (scale_at(block, 80), scale_at(block, 82));
+    let scales: &[u8; 16] = part(block, 0);
+    for (sub_block, out) in out.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+        let codes = two_bits(part(block, 16), sub_block);
+        let minimum = minimum * f32::from(scales[sub_block] >> 4);
+        let scale = scale * f32::from(scales[sub_block] & 15);
+        for i in 0..16 {
+            out[i] = scale * f32::from(codes[i]) - minimum;
         }
-    };
+    }
 }
 
-block_of_256!(Q4K, q4_k);
-block_of_256!(Q5K, q5_k);
-block_of_256!(Q6K, q6_k);
+#[inline(always)]
+fn q3_k(block: &[u8; 110], out: &mut [f32; 256]) {
+    let scale = scale_at(block, 108);
+    let high: &[u8; 32] = part(block, 0);
+    let scales = scales_of_q3_k(part(block, 96));
+    for (sub_block, out) in out.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+        let codes = two_bits(part(block, 32), sub_block);
+        let third: &[u8; 16] = part(high, 16 * (sub_block % 2));
+        let scale = scale * f32::from(scales[sub_block]);
+        for i in 0..16 {
+            let third = (third[i] >> (sub_block / 2)) & 1;
+            out[i] = scale * (i32::from(codes[i] | third << 2) - 4) as f32;
+        }
+    }
+}
+
+/// The 16 codes of a sub-block, of two bits each.
+#[inline(always)]
+fn two_bits(codes: &[u8; 64], sub_block: usize) -> [u8; 16] {
+    let bytes: &[u8; 16] = part(codes, 32 * (sub_block / 8) + 16 * (sub_block % 2));
+    bytes.map(|byte| (byte >> (2 * (sub_block / 2 % 4))) & 3)
+}
+
+/// The 16 scales of a q3_k block: their lower four bits are the halves of the first eight bytes, the low halves first;
+/// their upper two are the pairs of bits of the last four bytes, the lowest pairs first.
+#[inline(always)]
+fn scales_of_q3_k(packed: &[u8; 12]) -> [i8; 16] {
+    std::array::from_fn(|i| {
+        let low = if i < 8 { packed[i] & 15 } else { packed[i - 8] >> 4 };
+        let high = (packed[8 + i % 4] >> (2 * (i / 4))) & 3;
+        (low | high << 4) as i8 - 32
+    })
+}
 
 #[inline(always)]
 fn q4_k(block: &[u8; 144], out: &mut [f32; 256]) {
@@ -85,6 +122,15 @@ fn q6_k(block: &[u8; 210], out: &mut [f32; 256]) {
                 out[i] = scale * (i32::from(codes[32 * row + i]) - 32) as f32;
             }
         }
+    }
+}
+
+#[inline(always)]
+fn q8_k(block: &[u8; 292], out: &mut [f32; 256]) {
+    let scale = f32::from_le_bytes(*part(block, 0));
+    let codes: &[u8; 256] = part(block, 4);
+    for i in 0..256 {
+        out[i] = scale * f32::from(codes[i] as i8);
     }
 }
 

@@ -6,39 +6,27 @@
 //! q5_0   d:f16         high: u32   q: 16 bytes
 //! q5_1   d:f16  m:f16  high: u32   q: 16 bytes
 //! q8_0   d:f16                     q: 32 bytes, signed
+//! q8_1   d:f16  sum:f16            q: 32 bytes, signed
+//! iq4_nl d:f16                     q: 16 bytes
+//! mxfp4  e:u8                      q: 16 bytes
 //! ```
 //!
 //! The low half of byte `i` of `q` is code `i`, the high half is code `i + 16`; bit `i` of `high` is the fifth bit of
-//! code `i`. Source: the GGUF quantisation formats, as the Python package `gguf` decodes them.
+//! code `i`. A code of iq4_nl is a place in a table, one of mxfp4 a float of 4 bits, whose scale is 2^(e - 127).
+//! Source: the GGUF quantisation formats, as the Python package `gguf` decodes them; q8_1, which it doesn't, as the
+//! ggml library writes it.
 
-use super::{BlockFormat, part, scale_at};
-use crate::Format;
+use super::small_floats::{half_of_e8m0, twice_e2m1};
+use super::{part, scale_at};
 
-/// Defines the type of a format and hands its blocks to a decoder over arrays.
-macro_rules! block_of_32 {
-    ($name:ident, $decode:ident) => {
-        #[doc = concat!("[`Format::", stringify!($name), "`] as a type.")]
-        #[derive(Clone, Copy, Debug)]
-        pub struct $name;
-
-        impl BlockFormat for $name {
-            const FORMAT: Format = Format::$name;
-
-            #[inline(always)]
-            fn decode(block: &[u8], out: &mut [f32]) {
-                let block = block.try_into().expect("a block has the bytes of its format");
-                let out = out.try_into().expect("a block has 32 elements");
-                $decode(block, out);
-            }
-        }
-    };
-}
-
-block_of_32!(Q4_0, q4_0);
-block_of_32!(Q4_1, q4_1);
-block_of_32!(Q5_0, q5_0);
-block_of_32!(Q5_1, q5_1);
-block_of_32!(Q8_0, q8_0);
+block_format!(Q4_0, q4_0);
+block_format!(Q4_1, q4_1);
+block_format!(Q5_0, q5_0);
+block_format!(Q5_1, q5_1);
+block_format!(Q8_0, q8_0);
+block_format!(Q8_1, q8_1);
+block_format!(Iq4Nl, iq4_nl);
+block_format!(Mxfp4, mxfp4);
 
 #[inline(always)]
 fn q4_0(block: &[u8; 18], out: &mut [f32; 32]) {
@@ -87,17 +75,53 @@ fn q8_0(block: &[u8; 34], out: &mut [f32; 32]) {
     }
 }
 
+#[inline(always)]
+fn q8_1(block: &[u8; 36], out: &mut [f32; 32]) {
+    let scale = scale_at(block, 0);
+    let codes: &[u8; 32] = part(block, 4);
+    for i in 0..32 {
+        out[i] = scale * f32::from(codes[i] as i8);
+    }
+}
+
+#[inline(always)]
+fn iq4_nl(block: &[u8; 18], out: &mut [f32; 32]) {
+    uneven_codes(scale_at(block, 0), part(block, 2), out);
+}
+
+/// `scale` times the values of 32 codes of iq4_nl.
+#[inline(always)]
+pub(super) fn uneven_codes(scale: f32, packed: &[u8; 16], out: &mut [f32; 32]) {
+    const VALUES: [f32; 16] = [
+        -127.0, -104.0, -83.0, -65.0, -49.0, -35.0, -22.0, -10.0, 1.0, 13.0, 25.0, 38.0, 53.0, 69.0, 89.0,
+        113.0,
+    ];
+    let codes = twice(packed);
+    for (i, value) in out.iter_mut().enumerate() {
+        *value = scale * VALUES[usize::from(four_bits(&codes, i))];
+    }
+}
+
+#[inline(always)]
+fn mxfp4(block: &[u8; 17], out: &mut [f32; 32]) {
+    let scale = half_of_e8m0(block[0]);
+    let codes = twice(part(block, 1));
+    for (i, value) in out.iter_mut().enumerate() {
+        *value = scale * twice_e2m1(four_bits(&codes, i));
+    }
+}
+
 /// Code `i` of 32 half bytes, of which `twice` holds the packed bytes two times over.
 ///
 /// This form makes the compiler vectorise one loop over 32 codes. Two codes a turn of a loop over 16 bytes, which says
 /// the same, is unrolled and then put together byte by byte: half as fast with AVX2, a quarter with AVX-512.
 #[inline(always)]
-fn four_bits(twice: &[u8; 32], i: usize) -> u8 {
+pub(super) fn four_bits(twice: &[u8; 32], i: usize) -> u8 {
     if i < 16 { twice[i] & 15 } else { twice[i] >> 4 }
 }
 
 #[inline(always)]
-fn twice(packed: &[u8; 16]) -> [u8; 32] {
+pub(super) fn twice(packed: &[u8; 16]) -> [u8; 32] {
     let mut twice = [0; 32];
     for i in 0..32 {
         twice[i] = packed[i % 16];
