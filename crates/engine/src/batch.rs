@@ -4,7 +4,8 @@ use crate::scheduler::{Part, StepPlan};
 use crate::sequence::Running;
 use gannet_ops::sampling::SampleRow;
 use gannet_ops::{
-    Batch, Length, Output, PageId, PageTable, Row, RowKind, SampleRows, SequenceRows, TokenId, TokenSource, Want,
+    Batch, Length, Output, PageId, PageTable, Row, RowKind, SampleRows, SequenceRows, TokenId, TokenSource,
+    Want,
 };
 use std::ops::Range;
 
@@ -64,13 +65,17 @@ fn push_output(batch: &mut Batch, running: &Running) {
 }
 
 fn sample_row(running: &Running) -> SampleRow {
-    let request = &running.sequence.request;
+    let sequence = &running.sequence;
+    let request = &sequence.request;
+    let generated = sequence.total() - sequence.prompt_tokens();
+    let is_short = generated < request.min_tokens as usize;
     SampleRow {
         sampling: request.sampling.clone(),
         seed: request.seed,
         choice: request.choice,
-        index: running.sequence.total() as u32,
+        index: sequence.total() as u32,
         allowed: None,
+        banned: is_short.then(|| request.end_tokens.as_slice().into()),
     }
 }
 

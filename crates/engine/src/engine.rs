@@ -264,3 +264,6 @@ impl Engine {
         assert_eq!(slots, self.options.sequences, "each slot is free or a running sequence's");
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -36,7 +36,9 @@ pub fn evaluate(
     let mut state = manager.empty(0, 0);
     for start in (0..tokens.len()).step_by(runner.step_rows) {
         let end = tokens.len().min(start + runner.step_rows);
-        manager.reserve(&mut state, end, runner.state.as_mut())?.expect("the budget is for the whole context");
+        manager
+            .reserve(&mut state, end, runner.state.as_mut())?
+            .expect("the budget is for the whole context");
         let batch = scores_of(&tokens[start..end], start, wanted_from, &state);
         let first = batch.outputs.first().map_or(0, |output| start + output.row as usize);
         let step = runner.submit(&batch, &SampleRows::default())?;

@@ -47,7 +47,9 @@ pub enum SubmitError {
         context: usize,
     },
     /// The prompt needs more state than there is.
-    #[error("the prompt has {prompt} tokens, and all memory for keys and values holds {memory}; give it more memory")]
+    #[error(
+        "the prompt has {prompt} tokens, and all memory for keys and values holds {memory}; give it more memory"
+    )]
     PromptTooLarge {
         /// Tokens of the prompt.
         prompt: usize,

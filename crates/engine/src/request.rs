@@ -24,6 +24,8 @@ pub struct Request {
     pub choice: u32,
     /// The most tokens to generate.
     pub max_tokens: u32,
+    /// Tokens before which no end token may be drawn.
+    pub min_tokens: u32,
     /// Tokens that end the answer; the one that does is reported, as the reason.
     pub end_tokens: Vec<TokenId>,
     /// Log-probabilities with each token: of so many most likely ones beside the drawn one.
@@ -50,6 +52,7 @@ impl Request {
             seed: 0,
             choice: 0,
             max_tokens,
+            min_tokens: 0,
             end_tokens: Vec::new(),
             logprobs: None,
             priority: 0,

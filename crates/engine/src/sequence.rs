@@ -1,7 +1,7 @@
 //! A request from its submission to its end: its tokens, and how far they are computed.
 
-use crate::request::{Event, FinishReason, Request, RequestId, Usage};
 use crate::outbox::Outbox;
+use crate::request::{Event, FinishReason, Request, RequestId, Usage};
 use crate::state::{PrefixHit, SequenceState};
 use crate::stats::Clock;
 use gannet_ops::{SamplerSlot, StepId, TokenId, TokenSource};
@@ -80,7 +80,7 @@ impl Sequence {
 
     /// Whether its next row is the last token that is certain.
     pub(crate) fn is_decoding(&self) -> bool {
-        self.total() > self.prompt_tokens() && self.total() - self.scheduled <= 1
+        !self.has_ended && self.total() > self.prompt_tokens() && self.total() - self.scheduled <= 1
     }
 
     /// The tokens of these indices, as a batch names them.

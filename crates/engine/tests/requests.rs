@@ -61,6 +61,20 @@ fn an_end_token_ends_an_answer_and_is_not_part_of_it() {
 }
 
 #[test]
+fn no_end_token_is_drawn_before_the_least_number_of_tokens() {
+    let free = answer(256, 64, &PROMPT, 10);
+    let ends: Vec<TokenId> = free.tokens.iter().map(|(token, _)| TokenId(*token)).collect();
+    let (handle, _thread) = start(runner(256, 64));
+    let (sink, events) = unbounded();
+    let mut asked = request(&PROMPT, 10, sink);
+    (asked.end_tokens, asked.min_tokens) = (ends.clone(), 3);
+    handle.submit(asked).expect("the request is valid");
+    let found = collect(&events);
+    assert!(found.generated_tokens >= 3, "{found:?}");
+    assert!(found.tokens[..3].iter().all(|(token, _)| !ends.contains(&TokenId(*token))), "{found:?}");
+}
+
+#[test]
 fn pages_that_leave_a_window_are_used_again() {
     // 600 tokens pass through a window of 20, which holds two pages.
     let budget = Budget { pages: vec![10, 2], sampler_slots: 1, ..Budget::default() };

@@ -65,7 +65,8 @@ impl MemoryPlan {
         let scratch_bytes = program.peak_value_bytes(step_rows, sequences);
         let left = available_bytes.saturating_sub(weight_bytes + scratch_bytes);
         let slots = sequences as u32;
-        let wish = Wish { context: wished, step_rows, depth: 1, sequences: slots, snapshots: SNAPSHOTS * slots };
+        let wish =
+            Wish { context: wished, step_rows, depth: 1, sequences: slots, snapshots: SNAPSHOTS * slots };
         let fitting = budget::largest_context(&program.state, &wish, left);
         let is_refused = if options.context.is_some() { fitting < wished } else { fitting == 0 };
         let context = if is_refused { wished } else { fitting };
@@ -162,6 +163,42 @@ fn meminfo_available(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn golden() -> Checkpoint {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../goldens/llama");
+        Checkpoint::open(&path).expect("the golden is committed")
+    }
+
+    fn plan(context: Option<usize>, available: u64) -> Result<MemoryPlan, LoadError> {
+        let checkpoint = golden();
+        let model = gannet_model::recognise(&checkpoint).expect("the golden is a model");
+        MemoryPlan::within(&model, &checkpoint, &LoadOptions { context, ..LoadOptions::default() }, available)
+    }
+
+    #[test]
+    fn without_a_wish_the_context_is_what_fits() {
+        let whole = plan(None, u64::MAX).expect("everything fits");
+        assert_eq!(whole.context, 512);
+        let needed = whole.weight_bytes + whole.scratch_bytes;
+        let half = plan(None, needed + whole.state_bytes / 2).expect("a part fits");
+        assert_eq!(half.context, 256);
+    }
+
+    #[test]
+    fn a_wish_that_does_not_fit_is_refused_with_the_numbers() {
+        let whole = plan(None, u64::MAX).expect("everything fits");
+        let available = whole.weight_bytes + whole.scratch_bytes + whole.state_bytes / 2;
+        let error = plan(Some(512), available).expect_err("the wish does not fit").to_string();
+        for number in [whole.weight_bytes, whole.state_bytes, whole.scratch_bytes, available] {
+            assert!(error.contains(&number.to_string()), "{number} is not in `{error}`");
+        }
+        assert!(plan(None, 1000).expect_err("nothing fits").to_string().starts_with("not enough memory"));
+        assert!(matches!(
+            plan(Some(513), u64::MAX),
+            Err(LoadError::ContextTooLong { asked: 513, limit: 512 })
+        ));
+        assert!(matches!(plan(Some(0), u64::MAX), Err(LoadError::NoContext)));
+    }
 
     #[test]
     fn available_memory_is_read_in_bytes() {

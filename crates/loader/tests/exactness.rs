@@ -66,11 +66,8 @@ fn engine(model: &Path, cell: &Cell) -> Running {
         // Four pages are one whole sequence: two of them must take turns.
         loaded.runner.budget.pages.iter_mut().for_each(|pages| *pages = (*pages).min(7));
     }
-    let options = EngineOptions {
-        sequences: SEQUENCES,
-        step_rows: cell.step_rows,
-        ..EngineOptions::default()
-    };
+    let options =
+        EngineOptions { sequences: SEQUENCES, step_rows: cell.step_rows, ..EngineOptions::default() };
     start(loaded.runner, options).expect("a thread can be had")
 }
 
@@ -118,11 +115,13 @@ fn run(model: &Path, cell: &Cell) -> (Answer, Usage) {
             collect(&submit(&handle, ids(60 + other, PROMPT_TOKENS), 0).1);
         }
     }
-    let early: Vec<_> = (0..cell.companions / 2).map(|n| submit(&handle, ids(10 + n as u32, 120), 0)).collect();
+    let early: Vec<_> =
+        (0..cell.companions / 2).map(|n| submit(&handle, ids(10 + n as u32, 120), 0)).collect();
     let (_, events) = submit(&handle, prompt, 0);
     // Those that come later and go first send it back to the queue where room is tight.
     let priority = i32::from(cell.is_tight);
-    let late = (cell.companions / 2..cell.companions).map(|n| submit(&handle, ids(30 + n as u32, 100), priority));
+    let late =
+        (cell.companions / 2..cell.companions).map(|n| submit(&handle, ids(30 + n as u32, 100), priority));
     let late: Vec<_> = late.collect();
     let found = collect(&events);
     for (_, events) in early.iter().chain(&late) {

@@ -102,7 +102,8 @@ impl Reference {
             let data = tensors.tensor(name).expect("the golden has the tensor").data().to_vec();
             data.chunks_exact(4).map(|word| *word.first_chunk().expect("a word has four bytes")).collect()
         };
-        let ids = |name: &str| words(name).into_iter().map(|word| TokenId(u32::from_le_bytes(word))).collect();
+        let ids =
+            |name: &str| words(name).into_iter().map(|word| TokenId(u32::from_le_bytes(word))).collect();
         let floats = |name: &str| words(name).into_iter().map(f32::from_le_bytes).collect();
         Self {
             ids: ids("ids"),
@@ -153,6 +154,7 @@ fn compare(scores: &[f32], index: usize, reference: &Reference) -> (TokenId, f64
 
 fn load_on_cpu(case: &Case, context: usize) -> Loaded {
     let backend = CpuBackend::new(CpuOptions::default()).expect("the CPU is supported");
-    let options = LoadOptions { context: Some(context), step_rows: Some(STEP_ROWS), ..LoadOptions::default() };
+    let options =
+        LoadOptions { context: Some(context), step_rows: Some(STEP_ROWS), ..LoadOptions::default() };
     load(&case.model(), &backend, &options, &|_| ()).expect("the model loads")
 }

@@ -4,8 +4,9 @@
 //! config check, so the builder only records; [`crate::verify`] says what is wrong.
 
 use crate::{
-    Attention, CaptureId, DeltaRule, Element, ExpertLinear, InputKind, Node, Op, OutputKind, PoolKind, Program,
-    Rope, Router, Rows, StateEntry, StateId, StateLayout, Value, ValueId, WeightId, WeightRole, WeightUse,
+    Attention, CaptureId, DeltaRule, Element, ExpertLinear, InputKind, Node, Op, OutputKind, PoolKind,
+    Program, Rope, Router, Rows, StateEntry, StateId, StateLayout, Value, ValueId, WeightId, WeightRole,
+    WeightUse,
 };
 use std::collections::HashMap;
 use std::sync::Arc;

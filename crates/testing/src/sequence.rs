@@ -49,7 +49,7 @@ impl Sequence {
         let outputs = vec![Output { row: last, want: Want { token: true, ..Want::default() } }];
         let index = self.length + ids.len() as u32;
         let row =
-            SampleRow { sampling: Arc::new(Sampling::greedy()), seed: 0, choice: 0, index, allowed: None };
+            SampleRow { sampling: Arc::new(Sampling::greedy()), seed: 0, choice: 0, index, allowed: None, banned: None };
         let results = self.step(ids, outputs, &SampleRows { rows: vec![row] });
         results[0].token.expect("a token was asked for")
     }

@@ -65,7 +65,8 @@ impl Engine {
         self.free_slots.pop();
         sequence.clock.starts_running();
         (sequence.scheduled, sequence.computed) = (hit.reused, hit.reused);
-        sequence.checkpoints = if self.state.is_recurrent() { checkpoints(&sequence, hit.common) } else { Vec::new() };
+        sequence.checkpoints =
+            if self.state.is_recurrent() { checkpoints(&sequence, hit.common) } else { Vec::new() };
         if sequence.preemptions == 0 {
             sequence.hit = hit;
             let (reused_tokens, common_tokens) = (hit.reused as u32, hit.common as u32);

@@ -81,7 +81,8 @@ impl Engine {
         let sequence = &mut self.running[at].sequence;
         let prompt = sequence.prompt_tokens();
         if part.tokens.start < prompt {
-            let event = Event::Prefilled { computed: part.tokens.end.min(prompt) as u32, prompt: prompt as u32 };
+            let event =
+                Event::Prefilled { computed: part.tokens.end.min(prompt) as u32, prompt: prompt as u32 };
             sequence.say(event, &mut self.outbox);
         }
         let Some(result) = result else { return };

@@ -75,7 +75,9 @@ pub(crate) struct PrefixHit {
 
 /// A sequence needs more pages than can be had.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the sequence needs {needed} more pages of group {group}; {free} of {total} are free and the others in use")]
+#[error(
+    "the sequence needs {needed} more pages of group {group}; {free} of {total} are free and the others in use"
+)]
 pub(crate) struct OutOfPages {
     group: usize,
     needed: usize,
@@ -155,7 +157,11 @@ impl StateManager {
 
     /// Replaces the last page of each group by a copy, since its other tokens belong to others; false where a group
     /// has no page for it.
-    fn copy_last_pages(&mut self, sequence: &mut SequenceState, device: &mut dyn State) -> Result<bool, DeviceError> {
+    fn copy_last_pages(
+        &mut self,
+        sequence: &mut SequenceState,
+        device: &mut dyn State,
+    ) -> Result<bool, DeviceError> {
         for number in 0..self.groups.len() {
             let Some(copy) = self.take_page(number, device)? else { return Ok(false) };
             let last = sequence.groups[number].pages.last_mut().expect("the hit ends inside of a page");
@@ -202,7 +208,12 @@ impl StateManager {
                 let Some(page) = self.take_page(number, device)? else {
                     let needed = wanted - sequence.groups[number].reach();
                     let pool = &self.groups[number].pool;
-                    return Ok(Err(OutOfPages { group: number, needed, free: pool.free(), total: pool.total() }));
+                    return Ok(Err(OutOfPages {
+                        group: number,
+                        needed,
+                        free: pool.free(),
+                        total: pool.total(),
+                    }));
                 };
                 sequence.groups[number].pages.push(page);
             }
@@ -228,7 +239,9 @@ impl StateManager {
                 return Ok(Some(page));
             }
             let pool = &self.groups[number].pool;
-            let Some(dropped) = self.tree.evict_page(number, |page| pool.holders(page) == 1) else { return Ok(None) };
+            let Some(dropped) = self.tree.evict_page(number, |page| pool.holders(page) == 1) else {
+                return Ok(None);
+            };
             self.counters.evicted_pages += dropped.pages.len() as u64;
             self.counters.evicted_snapshots += dropped.snapshots.len() as u64;
             self.give_back(dropped, device)?;
@@ -260,7 +273,8 @@ impl StateManager {
     /// Gives back the pages that no row from index `computed` on can read.
     pub(crate) fn commit(&mut self, sequence: &mut SequenceState, computed: usize) {
         for (group, held) in self.groups.iter_mut().zip(&mut sequence.groups) {
-            let unread = first_page(group.lifetime, computed).saturating_sub(held.released).min(held.pages.len());
+            let unread =
+                first_page(group.lifetime, computed).saturating_sub(held.released).min(held.pages.len());
             for page in held.pages.drain(..unread) {
                 group.pool.give_back(page);
             }
@@ -276,7 +290,10 @@ impl StateManager {
         device: &mut dyn State,
     ) -> Result<(), DeviceError> {
         let is_own = |place: usize, pages: &[Option<PageId>]| {
-            pages.iter().zip(&sequence.groups).any(|(page, group)| page.is_some() && *page == group.page(place))
+            pages
+                .iter()
+                .zip(&sequence.groups)
+                .any(|(page, group)| page.is_some() && *page == group.page(place))
         };
         let dropped = self.tree.cut(sequence.salt, tokens, &is_own);
         self.give_back(dropped, device)
@@ -325,7 +342,8 @@ impl StateManager {
     /// Checks all invariants against the sequences that hold pages; panics where one doesn't hold.
     pub(crate) fn check<'a>(&self, holders: impl Iterator<Item = &'a SequenceState>) {
         self.tree.check();
-        let mut held: Vec<Vec<PageId>> = (0..self.groups.len()).map(|group| self.tree.pages(group).collect()).collect();
+        let mut held: Vec<Vec<PageId>> =
+            (0..self.groups.len()).map(|group| self.tree.pages(group).collect()).collect();
         for holder in holders {
             for (all, group) in held.iter_mut().zip(&holder.groups) {
                 all.extend_from_slice(&group.pages);

@@ -60,7 +60,8 @@ impl PagePool {
         assert_eq!(counted, self.holders, "each page is held as often as sequences and tree refer to it");
         let mut free = self.free.clone();
         free.sort_unstable();
-        let unheld = (0..self.holders.len()).filter(|page| counted[*page] == 0).map(|page| PageId(page as u32));
+        let unheld =
+            (0..self.holders.len()).filter(|page| counted[*page] == 0).map(|page| PageId(page as u32));
         assert!(free.into_iter().eq(unheld), "each page that nobody holds is free, once");
     }
 }

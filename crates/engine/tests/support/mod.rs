@@ -1,6 +1,8 @@
 //! A toy model on the reference interpreter: one layer that sees everything, one that sees a window.
 
-use gannet_engine::{Engine, EngineHandle, EngineOptions, Event, FinishReason, Request, Runner, Usage, budget};
+use gannet_engine::{
+    Engine, EngineHandle, EngineOptions, Event, FinishReason, Request, Runner, Usage, budget,
+};
 use gannet_ops::reference::ReferenceBackend;
 use gannet_ops::{
     Attention, Backend, BatchLimits, Budget, GroupId, KvFormat, Mask, OutputKind, PageGroup, PageLifetime,

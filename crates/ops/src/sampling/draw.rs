@@ -1,5 +1,6 @@
 //! One draw: scores to a token, and scores to log-probabilities.
 
+use super::dry::dry;
 use super::filters::{self, Candidate, by_likelihood};
 use super::noise::RowNoise;
 use super::{History, SampleRow, Sampling};
@@ -22,12 +23,15 @@ pub fn draw(logits: &[f32], row: &SampleRow, history: &History) -> Draw {
         return Draw { token: None, not_finite: true };
     }
     let scores = adjusted(logits, &row.sampling, history);
-    let token = if row.sampling.temperature == 0.0 && row.allowed.is_none() {
-        most_likely(&scores)
-    } else {
-        draw_filtered(&scores, row)
-    };
+    let token = if is_plain(row) { most_likely(&scores) } else { draw_filtered(&scores, row) };
     Draw { token: token.map(TokenId), not_finite: false }
+}
+
+/// Whether the largest of all scores is drawn.
+fn is_plain(row: &SampleRow) -> bool {
+    let Sampling { temperature, dynamic_temperature, banned, only, .. } = &*row.sampling;
+    let is_free = row.allowed.is_none() && row.banned.is_none() && banned.is_empty() && only.is_empty();
+    *temperature == 0.0 && dynamic_temperature.is_none() && is_free
 }
 
 /// The scores after bias and penalties; the row itself where there are none.
@@ -38,6 +42,9 @@ fn adjusted<'a>(logits: &'a [f32], sampling: &Sampling, history: &History) -> Co
     }
     if sampling.needs_history() {
         filters::penalties(scores.to_mut(), sampling, history);
+    }
+    if let Some(parameters) = &sampling.dry {
+        dry(scores.to_mut(), parameters, history);
     }
     scores
 }
@@ -54,17 +61,27 @@ fn most_likely(scores: &[f32]) -> Option<u32> {
 
 fn draw_filtered(scores: &[f32], row: &SampleRow) -> Option<u32> {
     let sampling = &row.sampling;
-    let mut candidates = filters::allowed(scores, row.allowed.as_deref());
-    if sampling.temperature == 0.0 {
+    let mut candidates = filters::allowed(scores, row);
+    let temperature = match &sampling.dynamic_temperature {
+        Some(dynamic) => filters::dynamic_temperature(&candidates, sampling.temperature, dynamic),
+        None => sampling.temperature,
+    };
+    if temperature == 0.0 {
         return candidates.iter().min_by(|a, b| by_likelihood(a, b)).map(|candidate| candidate.token);
     }
     for candidate in &mut candidates {
-        candidate.score /= sampling.temperature;
+        candidate.score /= temperature;
     }
+    let noise = RowNoise::new(row.seed, row.choice, row.index);
+    filters::top_n_sigma(&mut candidates, sampling.top_n_sigma);
     filters::top_k(&mut candidates, sampling.top_k as usize);
+    filters::typical_p(&mut candidates, sampling.typical_p);
     filters::top_p(&mut candidates, sampling.top_p);
     filters::min_p(&mut candidates, sampling.min_p);
-    noisiest(&candidates, RowNoise::new(row.seed, row.choice, row.index))
+    if let Some(parameters) = &sampling.xtc {
+        filters::xtc(&mut candidates, parameters, noise);
+    }
+    noisiest(&candidates, noise)
 }
 
 /// The candidate with the largest `score + noise`: a draw from the softmax of the scores.
@@ -87,7 +104,7 @@ fn noisiest(candidates: &[Candidate], noise: RowNoise) -> Option<u32> {
 pub fn logprobs(logits: &[f32], sampled: Option<TokenId>, top: u32) -> TokenLogprobs {
     let (max, sum) = filters::softmax_denominator(logits);
     let logprob = |score: f32| (score - max) - ln(sum);
-    let mut candidates = filters::allowed(logits, None);
+    let mut candidates: Vec<Candidate> = filters::all(logits).collect();
     filters::top_k(&mut candidates, top as usize);
     candidates.sort_unstable_by(by_likelihood);
     candidates.truncate(top as usize);
@@ -99,11 +116,12 @@ pub fn logprobs(logits: &[f32], sampled: Option<TokenId>, top: u32) -> TokenLogp
 
 #[cfg(test)]
 mod tests {
+    use super::super::{DynamicTemperature, Xtc};
     use super::*;
     use std::sync::Arc;
 
     fn row(sampling: Sampling, index: u32) -> SampleRow {
-        SampleRow { sampling: Arc::new(sampling), seed: 42, choice: 0, index, allowed: None }
+        SampleRow { sampling: Arc::new(sampling), seed: 42, choice: 0, index, allowed: None, banned: None }
     }
 
     fn warm(change: impl FnOnce(&mut Sampling)) -> Sampling {
@@ -118,7 +136,8 @@ mod tests {
         let draws = 100_000u32;
         let mut counts = [0u32; 8];
         for index in 0..draws {
-            let token = draw(&logits, &row(sampling.clone(), index), history).token.expect("a token is allowed");
+            let token =
+                draw(&logits, &row(sampling.clone(), index), history).token.expect("a token is allowed");
             counts[token.0 as usize] += 1;
         }
         let mut chi_square = 0.0;
@@ -153,6 +172,9 @@ mod tests {
         check("top-k 2 keeps the lower of two equal ids", warm(|s| s.top_k = 2), &empty, &softmax(&two));
         check("top-p 0.6", warm(|s| s.top_p = 0.6), &empty, &softmax(&two));
         check("min-p 0.3", warm(|s| s.min_p = 0.3), &empty, &softmax(&three));
+        let sigma = [NONE, 2.0, NONE, NONE, 3.0, 2.0, NONE, NONE];
+        // The standard deviation of the scores is 2.05.
+        check("top-n-sigma 0.5", warm(|s| s.top_n_sigma = 0.5), &empty, &softmax(&sigma));
         let biased = [1.0, 2.0, 0.5, 4.0, 3.0, 2.0, -4.0, 0.0];
         check("bias", warm(|s| s.logit_bias = vec![(TokenId(3), 5.0)]), &empty, &softmax(&biased));
     }
@@ -166,6 +188,45 @@ mod tests {
         check("presence 0.5", warm(|s| s.presence_penalty = 0.5), &history, &softmax(&present));
         let frequent = [1.0, 1.0, 0.5, -1.0, 3.0, 1.5, -4.0, 0.0];
         check("frequency 0.5", warm(|s| s.frequency_penalty = 0.5), &history, &softmax(&frequent));
+    }
+
+    #[test]
+    fn newer_filters_follow_their_formulas() {
+        let empty = History::default();
+        let plain = [1.0f64, 2.0, 0.5, -1.0, 3.0, 2.0, -4.0, 0.0];
+        let shares = softmax(&plain);
+        let entropy: f64 = -shares.iter().map(|p| p * p.ln()).sum::<f64>();
+        let surprise = |token: usize| (-shares[token].ln() - entropy).abs();
+        let mut ranked: Vec<usize> = (0..8).collect();
+        ranked.sort_by(|a, b| surprise(*a).total_cmp(&surprise(*b)).then(a.cmp(b)));
+        let mut typical = [NONE; 8];
+        let mut reached = 0.0;
+        for token in ranked {
+            if reached < 0.7 {
+                typical[token] = plain[token];
+                reached += shares[token];
+            }
+        }
+        check("typical-p 0.7", warm(|s| s.typical_p = 0.7), &empty, &softmax(&typical));
+        let hot = (entropy / 8f64.ln()).powf(0.5) * 1.0 + 0.5;
+        let scaled: Vec<f64> = plain.iter().map(|s| s / hot).collect();
+        let dynamic = DynamicTemperature { range: 0.5, exponent: 0.5 };
+        check(
+            "dynamic temperature",
+            warm(|s| s.dynamic_temperature = Some(dynamic)),
+            &empty,
+            &softmax(&scaled),
+        );
+        // Tokens 4, 1 and 5 are at least a tenth each; 5 is the last of them.
+        let without = softmax(&[1.0, NONE, 0.5, -1.0, NONE, 2.0, -4.0, 0.0]);
+        let xtc = |probability| warm(|s| s.xtc = Some(Xtc { probability, threshold: 0.1 }));
+        check("xtc always", xtc(1.0), &empty, &without);
+        let mixed: Vec<f64> = without.iter().zip(&shares).map(|(a, b)| 0.25 * a + 0.75 * b).collect();
+        check("xtc a quarter of the time", xtc(0.25), &empty, &mixed);
+        let banned = [1.0, 2.0, 0.5, -1.0, NONE, 2.0, -4.0, 0.0];
+        check("banned", warm(|s| s.banned = vec![TokenId(4)]), &empty, &softmax(&banned));
+        let only = [NONE, 2.0, NONE, -1.0, NONE, NONE, NONE, NONE];
+        check("only", warm(|s| s.only = vec![TokenId(1), TokenId(3)]), &empty, &softmax(&only));
     }
 
     #[test]

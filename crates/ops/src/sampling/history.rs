@@ -1,4 +1,4 @@
-//! What a draw remembers of its sequence: which tokens were seen, and how often each was generated.
+//! What a draw remembers of its sequence: its tokens in order, and how often each was generated.
 
 use crate::TokenId;
 use std::collections::HashMap;
@@ -6,13 +6,16 @@ use std::collections::HashMap;
 /// The tokens before a draw.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    seen: HashMap<TokenId, u32>,
+    tokens: Vec<TokenId>,
+    /// How often each token was generated; 0 for those of the prompt alone.
+    generated: HashMap<TokenId, u32>,
 }
 
 impl History {
     /// The history of a prompt and of what was generated after it.
     pub fn new(prompt: &[TokenId], generated: &[TokenId]) -> Self {
-        let mut history = Self { seen: prompt.iter().map(|token| (*token, 0)).collect() };
+        let seen = prompt.iter().map(|token| (*token, 0)).collect();
+        let mut history = Self { tokens: prompt.to_vec(), generated: seen };
         for token in generated {
             history.push(*token);
         }
@@ -21,17 +24,17 @@ impl History {
 
     /// Adds a generated token.
     pub fn push(&mut self, token: TokenId) {
-        *self.seen.entry(token).or_insert(0) += 1;
+        self.tokens.push(token);
+        *self.generated.entry(token).or_insert(0) += 1;
     }
 
+    /// All tokens, in order.
+    pub fn tokens(&self) -> &[TokenId] {
+        &self.tokens
+    }
 
     /// Each token seen, and how often it was generated, in no order.
-    pub fn tokens(&self) -> impl Iterator<Item = (TokenId, u32)> + '_ {
-        self.seen.iter().map(|(token, count)| (*token, *count))
-    }
-
-    /// Whether the token was seen at all.
-    pub fn contains(&self, token: TokenId) -> bool {
-        self.seen.contains_key(&token)
+    pub fn counts(&self) -> impl Iterator<Item = (TokenId, u32)> + '_ {
+        self.generated.iter().map(|(token, count)| (*token, *count))
     }
 }

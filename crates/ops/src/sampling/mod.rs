@@ -5,6 +5,7 @@
 //! whether a row was drafted. Temperature 0 is the plain argmax; ties go to the lowest id.
 
 mod draw;
+mod dry;
 mod filters;
 mod history;
 mod noise;
@@ -28,27 +29,80 @@ pub struct SampleRow {
     pub index: u32,
     /// Bits of the tokens that may be drawn, lowest id first in each word; all where absent.
     pub allowed: Option<Arc<[u32]>>,
+    /// Tokens that this row may not draw beside those that no row may: the ends of a text that is too short yet.
+    pub banned: Option<Arc<[TokenId]>>,
 }
 
-/// Filters, in the order in which they apply: bias, penalties, temperature, top-k, top-p, min-p.
+/// Filters, in the order in which they apply: bias and bans, penalties, temperature, top-n-sigma, top-k, typical-p,
+/// top-p, min-p, XTC. A value that says "off" leaves the row as it is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
     /// Added to the scores of these tokens.
     pub logit_bias: Vec<(TokenId, f32)>,
+    /// Tokens that are never drawn.
+    pub banned: Vec<TokenId>,
+    /// The only tokens that are drawn; all where empty.
+    pub only: Vec<TokenId>,
     /// Scores of tokens in prompt or answer are divided by it where positive, multiplied where negative; 1 is off.
     pub repetition_penalty: f32,
     /// Subtracted from the score of each token of the answer; 0 is off.
     pub presence_penalty: f32,
     /// Subtracted from the score of each token of the answer as often as it occurs there; 0 is off.
     pub frequency_penalty: f32,
+    /// Lowers what would go on repeating an earlier passage.
+    pub dry: Option<Dry>,
     /// Divides the scores; 0 is greedy.
     pub temperature: f32,
+    /// The temperature follows the row's entropy, up and down from `temperature`.
+    pub dynamic_temperature: Option<DynamicTemperature>,
+    /// Only tokens whose score is within so many standard deviations of the largest; 0 is off.
+    pub top_n_sigma: f32,
     /// Only so many of the most likely tokens; 0 is off.
     pub top_k: u32,
+    /// Only the tokens whose surprise is nearest to the entropy and that together reach this probability; 1 is off.
+    pub typical_p: f32,
     /// Only the most likely tokens that together reach this probability; 1 is off.
     pub top_p: f32,
     /// Only tokens at least so likely as this share of the most likely one; 0 is off.
     pub min_p: f32,
+    /// Sometimes without the likeliest choices.
+    pub xtc: Option<Xtc>,
+}
+
+/// "Don't repeat yourself": a token that would go on with a passage of n tokens that stood before loses
+/// `multiplier * base^(n - allowed_length)`, where n is at least `allowed_length`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dry {
+    /// The penalty of the shortest passage that counts.
+    pub multiplier: f32,
+    /// The growth with each token more.
+    pub base: f32,
+    /// Tokens of the shortest passage that counts; at least 1.
+    pub allowed_length: u32,
+    /// Tokens at the end of the sequence that are looked at; 0 for all.
+    pub last_tokens: u32,
+    /// Tokens that no passage reaches across.
+    pub breakers: Vec<TokenId>,
+}
+
+/// The temperature is `t - range` where one token has all probability, `t + range` where all are equally likely, and
+/// between them by `(entropy / largest entropy)^exponent`; never below 0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DynamicTemperature {
+    /// How far from the temperature.
+    pub range: f32,
+    /// The bend of the way between.
+    pub exponent: f32,
+}
+
+/// "Exclude top choices": with this probability, of the tokens at least as likely as the threshold all but the least
+/// likely are left out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Xtc {
+    /// How often.
+    pub probability: f32,
+    /// The share of probability from which a token is a top choice.
+    pub threshold: f32,
 }
 
 impl Sampling {
@@ -56,18 +110,27 @@ impl Sampling {
     pub fn greedy() -> Self {
         Self {
             logit_bias: Vec::new(),
+            banned: Vec::new(),
+            only: Vec::new(),
             repetition_penalty: 1.0,
             presence_penalty: 0.0,
             frequency_penalty: 0.0,
+            dry: None,
             temperature: 0.0,
+            dynamic_temperature: None,
+            top_n_sigma: 0.0,
             top_k: 0,
+            typical_p: 1.0,
             top_p: 1.0,
             min_p: 0.0,
+            xtc: None,
         }
     }
 
-    /// Whether the draw depends on the tokens before it.
+    /// Whether scores depend on the tokens before.
     pub fn needs_history(&self) -> bool {
-        self.repetition_penalty != 1.0 || self.presence_penalty != 0.0 || self.frequency_penalty != 0.0
+        let counts =
+            self.repetition_penalty != 1.0 || self.presence_penalty != 0.0 || self.frequency_penalty != 0.0;
+        counts || self.dry.is_some()
     }
 }

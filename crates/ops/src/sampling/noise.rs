@@ -6,6 +6,9 @@
 
 use crate::math::{ln, ln_1p};
 
+/// Sets the row's own number apart from its tokens'.
+const ROW_STREAM: u64 = 0x5851_f42d_4c95_7f2d;
+
 /// The noise of one row: what seed, choice and index contribute.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowNoise(u64);
@@ -32,6 +35,12 @@ impl RowNoise {
         }
         let exponential = if is_upper { -ln_1p(-half) } else { -ln(half) };
         Some(-ln(exponential))
+    }
+
+    /// A number of the row's own in [0, 1), of no token.
+    pub(crate) fn uniform(self) -> f32 {
+        let bits = mix(self.0 ^ ROW_STREAM);
+        (bits >> 40) as f32 / (1u64 << 24) as f32
     }
 
     #[cfg(test)]

@@ -3,7 +3,8 @@
 use super::{Resolved, Sampled, accept, sample, unknown};
 use crate::sampling::{Draw, History, SampleRow, logprobs};
 use crate::{
-    Batch, DeviceError, Node, Op, OutputKind, OutputResult, Program, SampleRows, StepId, StepOutput, TokenId, ValueId,
+    Batch, DeviceError, Node, Op, OutputKind, OutputResult, Program, SampleRows, StepId, StepOutput, TokenId,
+    ValueId,
 };
 
 /// The values of a step that are still read after its forward pass.
@@ -41,7 +42,8 @@ impl<V: StepValues> PendingStep<V> {
         histories: &mut [History],
     ) -> Result<Sampled, DeviceError> {
         let rows = self.resolved.moved(&rows.rows)?;
-        let mut sampled = Sampled { tokens: Vec::new(), rejected: vec![0; self.resolved.batch.sequences.len()] };
+        let mut sampled =
+            Sampled { tokens: Vec::new(), rejected: vec![0; self.resolved.batch.sequences.len()] };
         for node in &program.nodes[program.sampling_start()..] {
             let made = self.node(node, &rows, histories)?;
             if node.op == Op::Accept {

@@ -78,5 +78,7 @@ fn move_down(batch: &mut Batch, sequence: usize, after: StepId, by: u32) -> Resu
 }
 
 fn lower(number: u32, by: u32) -> Result<u32, DeviceError> {
-    number.checked_sub(by).ok_or_else(|| unknown("number", number, format!("{by} rejected drafts move it below 0")))
+    number
+        .checked_sub(by)
+        .ok_or_else(|| unknown("number", number, format!("{by} rejected drafts move it below 0")))
 }

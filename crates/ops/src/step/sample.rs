@@ -35,7 +35,10 @@ pub fn sample<'a>(
                 walk.leave(None);
                 continue;
             };
-            let drawn = asked.want.token.then(|| rows.next().expect("there is a row for each output that wants a token"));
+            let drawn = asked
+                .want
+                .token
+                .then(|| rows.next().expect("there is a row for each output that wants a token"));
             let drawn = drawn.map(|how| draw(logits(output), how, history));
             let token = drawn.and_then(|draw| draw.token);
             if walk.stands {

@@ -122,6 +122,7 @@ impl Stepper {
             choice: 0,
             index: batch.rows[output.row as usize].index + 1,
             allowed: None,
+            banned: None,
         };
         let wanted = batch.outputs.iter().filter(|output| output.want.token);
         plan.sample(step, &SampleRows { rows: wanted.map(draw).collect() }, state).expect("the step samples");

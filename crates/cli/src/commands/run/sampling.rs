@@ -64,6 +64,7 @@ impl SamplingArguments {
             top_k: self.top_k.unwrap_or(0),
             top_p: self.top_p.unwrap_or(1.0),
             min_p: self.min_p.unwrap_or(0.0),
+            ..Sampling::greedy()
         })
     }
 
@@ -108,6 +109,7 @@ mod tests {
             top_k: 5,
             top_p: 0.9,
             min_p: 0.1,
+            ..Sampling::greedy()
         };
         assert_eq!(resolve(flags).unwrap(), expected);
     }

@@ -43,7 +43,11 @@ impl EvictionOrder {
 impl PrefixTree {
     /// Gives up a page of a group of which `is_free_without_us`, and whatever must go with it; `None` where there is
     /// no such page.
-    pub(crate) fn evict_page(&mut self, group: usize, is_free_without_us: impl Fn(PageId) -> bool) -> Option<Dropped> {
+    pub(crate) fn evict_page(
+        &mut self,
+        group: usize,
+        is_free_without_us: impl Fn(PageId) -> bool,
+    ) -> Option<Dropped> {
         match self.lifetimes[group] {
             PageLifetime::Full => {
                 let frees = |id: NodeId| self.node(id).pages[group].is_some_and(&is_free_without_us);
@@ -79,7 +83,8 @@ impl PrefixTree {
     ) -> Dropped {
         let mut dropped = Dropped::default();
         let walk = self.walk(salt, tokens);
-        let bad = walk.nodes().iter().enumerate().find(|(place, node)| is_bad(*place, &self.node(**node).pages));
+        let bad =
+            walk.nodes().iter().enumerate().find(|(place, node)| is_bad(*place, &self.node(**node).pages));
         if let Some((_, &node)) = bad {
             self.remove_branch(node, &mut dropped);
         }
@@ -109,7 +114,8 @@ impl PrefixTree {
                 parent.children.remove(&first);
             }
         });
-        let pages = node.pages.iter().enumerate().filter_map(|(group, page)| Some((group, (*page)?))).collect();
+        let pages =
+            node.pages.iter().enumerate().filter_map(|(group, page)| Some((group, (*page)?))).collect();
         Dropped { pages, snapshots: node.snapshots.iter().map(|snapshot| snapshot.id).collect() }
     }
 }

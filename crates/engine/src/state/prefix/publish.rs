@@ -91,7 +91,12 @@ impl PrefixTree {
     }
 
     /// Keeps a snapshot after exactly `tokens`, which were published. A second one of the same place is given back.
-    pub(crate) fn keep_snapshot(&mut self, salt: u64, tokens: &[TokenId], id: SnapshotId) -> Result<(), SnapshotId> {
+    pub(crate) fn keep_snapshot(
+        &mut self,
+        salt: u64,
+        tokens: &[TokenId],
+        id: SnapshotId,
+    ) -> Result<(), SnapshotId> {
         let mut at = self.root(salt);
         for run in tokens.chunks(PAGE_TOKENS) {
             match self.best_child(at, run) {
@@ -131,7 +136,10 @@ impl PrefixTree {
                 continue;
             }
             assert!((1..=PAGE_TOKENS).contains(&node.tokens.len()), "a node holds up to a page of tokens");
-            assert!(node.tokens.len() == PAGE_TOKENS || node.is_leaf(), "a node with a part of a page has no children");
+            assert!(
+                node.tokens.len() == PAGE_TOKENS || node.is_leaf(),
+                "a node with a part of a page has no children"
+            );
             assert!(self.suffices(&node.pages), "a node has its page in every group of full lifetime");
             assert!(node.snapshots.iter().all(|snapshot| snapshot.offset <= node.tokens.len()));
             let parent = self.node(node.parent.expect("it is no root"));

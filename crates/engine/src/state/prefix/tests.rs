@@ -134,7 +134,11 @@ fn recurrent_state_resumes_at_snapshots_alone() {
     for (place, length) in [70, 128, 150].into_iter().enumerate() {
         tree.keep_snapshot(0, &known[..length], SnapshotId(place as u32)).expect("the tokens are published");
     }
-    assert_eq!(tree.keep_snapshot(0, &known[..70], SnapshotId(9)), Err(SnapshotId(9)), "one is there already");
+    assert_eq!(
+        tree.keep_snapshot(0, &known[..70], SnapshotId(9)),
+        Err(SnapshotId(9)),
+        "one is there already"
+    );
     let mut resume = |tokens: &[TokenId], at_most: usize| {
         let walk = tree.walk(0, tokens);
         let found = tree.resume(&walk, at_most, true);

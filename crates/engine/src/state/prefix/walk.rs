@@ -59,7 +59,11 @@ impl PrefixTree {
         let nothing = Resume { tokens: 0, snapshot: None };
         if is_recurrent {
             let fitting = |found: &Resume| found.tokens <= limit && self.windows_hold(walk, found.tokens);
-            return self.snapshots_on(walk).filter(fitting).max_by_key(|found| found.tokens).unwrap_or(nothing);
+            return self
+                .snapshots_on(walk)
+                .filter(fitting)
+                .max_by_key(|found| found.tokens)
+                .unwrap_or(nothing);
         }
         let boundaries = (0..=limit / PAGE_TOKENS).rev().map(|page| page * PAGE_TOKENS);
         let mut places = std::iter::once(limit).chain(boundaries);
@@ -100,7 +104,8 @@ impl PrefixTree {
         for node in &walk.nodes {
             self.now += 1;
             let now = self.now;
-            if let Some(found) = self.node_mut(*node).snapshots.iter_mut().find(|snapshot| snapshot.id == id) {
+            if let Some(found) = self.node_mut(*node).snapshots.iter_mut().find(|snapshot| snapshot.id == id)
+            {
                 found.last_used = now;
             }
         }

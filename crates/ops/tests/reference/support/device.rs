@@ -75,6 +75,7 @@ impl Device {
             choice: 0,
             index: batch.rows[output.row as usize].index + 1,
             allowed: None,
+            banned: None,
         };
         SampleRows { rows: batch.outputs.iter().filter(|output| output.want.token).map(row).collect() }
     }

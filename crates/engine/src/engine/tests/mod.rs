@@ -1,0 +1,128 @@
+//! The engine on a simulated device: scheduling as readable traces, and a seeded random driver.
+
+mod random;
+mod scenarios;
+mod simulated;
+
+use super::{Engine, EngineOptions, Turn};
+use crate::handle::Command;
+use crate::request::{Event, FinishReason, Request, RequestId, Sink, Usage};
+use crate::sequence::Sequence;
+use crate::state::budget::{Wish, for_wish};
+use crate::stats::Clock;
+use gannet_ops::{Budget, TokenId};
+use simulated::Kind;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+/// Keeps all events, by request; may stop listening to some.
+#[derive(Default)]
+struct Recorder {
+    events: Mutex<HashMap<RequestId, Vec<Event>>>,
+    deaf: Mutex<Vec<RequestId>>,
+    messages: Mutex<usize>,
+}
+
+impl Sink for Recorder {
+    fn deliver(&self, events: Vec<(RequestId, Event)>) -> Vec<RequestId> {
+        *self.messages.lock().expect("no test panics here") += 1;
+        let deaf = self.deaf.lock().expect("no test panics here");
+        let mut closed = Vec::new();
+        for (id, event) in events {
+            if deaf.contains(&id) {
+                closed.push(id);
+            }
+            self.events.lock().expect("no test panics here").entry(id).or_default().push(event);
+        }
+        closed
+    }
+}
+
+/// An engine that is stepped by hand.
+struct Bench {
+    kind: Kind,
+    engine: Engine,
+    recorder: Arc<Recorder>,
+    next_id: u64,
+}
+
+impl Bench {
+    fn new(kind: Kind, budget: Budget, options: EngineOptions) -> Self {
+        let (engine, _handle) = Engine::new(simulated::runner(kind, budget, 4096), options);
+        Self { kind, engine, recorder: Arc::default(), next_id: 0 }
+    }
+
+    /// Memory for `sequences` sequences of 1,024 tokens.
+    fn roomy(kind: Kind, options: EngineOptions) -> Self {
+        let sequences = options.sequences as u32;
+        let wish = Wish { context: 1024, step_rows: 256, depth: options.depth, sequences, snapshots: 64 };
+        Self::new(kind, for_wish(&simulated::layout(kind), &wish), options)
+    }
+
+    fn submit(&mut self, prompt: &[u32], max_tokens: u32) -> RequestId {
+        self.submit_with(prompt, max_tokens, |_| ())
+    }
+
+    fn submit_with(
+        &mut self,
+        prompt: &[u32],
+        max_tokens: u32,
+        change: impl FnOnce(&mut Request),
+    ) -> RequestId {
+        let prompt = prompt.iter().copied().map(TokenId).collect();
+        let mut request = Request::greedy(prompt, max_tokens, self.recorder.clone());
+        change(&mut request);
+        let id = RequestId(self.next_id);
+        self.next_id += 1;
+        let sequence = Sequence::new(id, request, None, Clock::start());
+        self.engine.obey(Command::Submit(Box::new(sequence)));
+        id
+    }
+
+    /// One turn; what the newest step in flight, or just collected, holds.
+    fn turn(&mut self) -> Turn {
+        self.engine.turn()
+    }
+
+    fn finish(&mut self) {
+        for _ in 0..100_000 {
+            if self.turn() == Turn::Idle {
+                return;
+            }
+        }
+        panic!("the engine does not come to an end");
+    }
+
+    fn events(&self, id: RequestId) -> Vec<Event> {
+        self.recorder.events.lock().expect("no test panics here").get(&id).cloned().unwrap_or_default()
+    }
+
+    fn tokens(&self, id: RequestId) -> Vec<TokenId> {
+        let token = |event: Event| match event {
+            Event::Token { token, .. } => Some(token),
+            Event::Started { .. } | Event::Prefilled { .. } | Event::Finished { .. } => None,
+        };
+        self.events(id).into_iter().filter_map(token).collect()
+    }
+
+    fn ending(&self, id: RequestId) -> Option<(FinishReason, Usage)> {
+        match self.events(id).pop()? {
+            Event::Finished { reason, usage } => Some((reason, usage)),
+            Event::Started { .. } | Event::Prefilled { .. } | Event::Token { .. } => None,
+        }
+    }
+
+    /// Panics unless a request's tokens are what the model says after its prompt.
+    fn check_answer(&self, id: RequestId, prompt: &[u32]) {
+        let mut tokens: Vec<TokenId> = prompt.iter().copied().map(TokenId).collect();
+        for (place, found) in self.tokens(id).into_iter().enumerate() {
+            let expected = simulated::next_token(self.kind, &tokens);
+            assert_eq!(found, expected, "token {place} of request {}", id.0);
+            tokens.push(found);
+        }
+    }
+}
+
+fn prompt(first: u32, length: u32) -> Vec<u32> {
+    (0..length).map(|n| (first * 37 + n * 11) % simulated::VOCABULARY).collect()
+}

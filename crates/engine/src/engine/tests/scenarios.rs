@@ -1,0 +1,206 @@
+//! Each scheduling rule as a short trace: a line a step, the rows of each request in it.
+
+use super::simulated::Kind;
+use super::*;
+use crate::scheduler;
+
+fn options(sequences: usize, step_rows: usize) -> EngineOptions {
+    EngineOptions { sequences, waiting: 16, depth: 1, step_rows: Some(step_rows) }
+}
+
+/// Runs to the end and writes down the rows of each step.
+fn trace(bench: &mut Bench, steps: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for _ in 0..steps {
+        bench.engine.admit().expect("the simulated device does not fail");
+        let decoding = bench.engine.running.iter().filter(|running| running.sequence.is_decoding()).count();
+        let rows = bench.engine.budget.rows(decoding);
+        lines.push(scheduler::plan(&bench.engine.running, rows, 4096).to_string());
+        bench.turn();
+    }
+    lines
+}
+
+#[test]
+fn a_prompt_is_computed_in_chunks_and_then_decodes() {
+    let mut bench = Bench::roomy(Kind::Dense, options(2, 64));
+    bench.submit(&prompt(1, 150), 3);
+    assert_eq!(
+        trace(&mut bench, 6),
+        ["r0 0..64", "r0 64..128", "r0 128..150 draws", "r0 150..151 draws", "r0 151..152 draws", ""]
+    );
+}
+
+#[test]
+fn decoding_rows_come_before_a_long_prompt() {
+    let mut bench = Bench::roomy(Kind::Dense, options(3, 32));
+    bench.submit(&prompt(1, 10), 5);
+    bench.submit(&prompt(2, 12), 5);
+    bench.turn();
+    bench.submit(&prompt(3, 100), 2);
+    assert_eq!(
+        trace(&mut bench, 4),
+        [
+            "r0 10..11 draws, r1 12..13 draws, r2 0..30",
+            "r0 11..12 draws, r1 13..14 draws, r2 30..60",
+            "r0 12..13 draws, r1 14..15 draws, r2 60..90",
+            "r0 13..14 draws, r1 15..16 draws, r2 90..100 draws",
+        ]
+    );
+}
+
+#[test]
+fn the_shortest_prompt_is_served_first_and_no_prompt_stands_still() {
+    let mut bench = Bench::roomy(Kind::Dense, options(3, 64));
+    bench.submit(&prompt(1, 400), 1);
+    bench.submit(&prompt(2, 40), 1);
+    assert_eq!(trace(&mut bench, 2), ["r0 0..24, r1 0..40 draws", "r0 24..88"]);
+}
+
+#[test]
+fn what_does_not_fit_waits_in_order_of_priority() {
+    let mut bench = Bench::roomy(Kind::Dense, options(1, 64));
+    let first = bench.submit(&prompt(1, 5), 2);
+    bench.turn();
+    let low = bench.submit_with(&prompt(2, 5), 2, |request| request.priority = -1);
+    let same = bench.submit(&prompt(3, 5), 2);
+    bench.finish();
+    let ended = |id: RequestId| bench.ending(id).expect("it has ended").1.timings.queued;
+    assert!(ended(first) < ended(same) && ended(same) < ended(low));
+}
+
+#[test]
+fn a_higher_priority_takes_the_place_of_a_lower_one() {
+    let mut bench = Bench::roomy(Kind::Dense, options(1, 64));
+    let low = bench.submit(&prompt(1, 100), 50);
+    for _ in 0..10 {
+        bench.turn();
+    }
+    let high = bench.submit_with(&prompt(2, 5), 3, |request| request.priority = 1);
+    bench.turn();
+    assert_eq!(bench.tokens(high).len(), 1, "it runs at once");
+    bench.finish();
+    assert_eq!(bench.ending(low).expect("it has ended").1.preemptions, 1);
+    assert_eq!(bench.tokens(low).len(), 50);
+    bench.check_answer(low, &prompt(1, 100));
+    bench.check_answer(high, &prompt(2, 5));
+}
+
+#[test]
+fn a_sequence_that_needs_a_page_preempts_the_newest() {
+    let budget = Budget { pages: vec![4], sampler_slots: 2, ..Budget::default() };
+    let mut bench = Bench::new(Kind::Dense, budget, options(2, 256));
+    let old = bench.submit(&prompt(1, 100), 60);
+    let new = bench.submit(&prompt(2, 100), 60);
+    bench.finish();
+    for (id, text) in [(old, prompt(1, 100)), (new, prompt(2, 100))] {
+        assert_eq!(bench.tokens(id).len(), 60);
+        bench.check_answer(id, &text);
+    }
+    assert_eq!(bench.ending(old).expect("it has ended").1.preemptions, 0);
+    assert!(bench.ending(new).expect("it has ended").1.preemptions > 0);
+}
+
+#[test]
+fn a_full_queue_refuses_with_its_length() {
+    let mut bench = Bench::roomy(Kind::Dense, EngineOptions { waiting: 2, ..options(1, 64) });
+    let ids: Vec<RequestId> = (0..3).map(|n| bench.submit(&prompt(n, 5), 1)).collect();
+    bench.finish();
+    let (reason, _) = bench.ending(ids[2]).expect("it has ended");
+    assert!(
+        matches!(reason, FinishReason::Failed(ref why) if why.contains("2 requests are waiting")),
+        "{reason:?}"
+    );
+}
+
+#[test]
+fn events_of_one_step_leave_as_one_message() {
+    let mut bench = Bench::roomy(Kind::Dense, options(8, 256));
+    for n in 0..8 {
+        bench.submit(&prompt(n, 5), 4);
+    }
+    bench.finish();
+    // Four tokens each, of which the first comes with the prompts.
+    assert_eq!(*bench.recorder.messages.lock().expect("no test panics here"), 4);
+}
+
+#[test]
+fn a_conversation_that_goes_on_computes_what_is_new() {
+    for (kind, most) in [(Kind::Dense, 20), (Kind::Windowed, 20), (Kind::Hybrid, 20)] {
+        let mut bench = Bench::roomy(kind, options(2, 256));
+        let mut text = prompt(1, 300);
+        for turn in 0..5 {
+            let id = bench.submit(&text, 20);
+            bench.finish();
+            bench.check_answer(id, &text);
+            let (_, usage) = bench.ending(id).expect("it has ended");
+            let computed = usage.prompt_tokens - usage.reused_tokens;
+            assert!(turn == 0 || computed <= most, "{kind:?}: turn {turn} computes {computed} tokens");
+            text.extend(bench.tokens(id).iter().map(|token| token.0));
+            text.extend(prompt(50 + turn, 18));
+        }
+    }
+}
+
+#[test]
+fn a_shared_system_prompt_is_found_by_the_second_that_has_it() {
+    for kind in [Kind::Dense, Kind::Windowed, Kind::Hybrid] {
+        let mut bench = Bench::roomy(kind, options(2, 256));
+        let system = prompt(1, 500);
+        for (user, expected) in [(10, 0), (20, 500)] {
+            let text = [system.clone(), prompt(user, 30)].concat();
+            let id = bench.submit_with(&text, 5, |request| request.boundaries = vec![500]);
+            bench.finish();
+            bench.check_answer(id, &text);
+            let reused = bench.ending(id).expect("it has ended").1.reused_tokens;
+            assert_eq!(reused, expected, "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn a_branch_that_was_seen_is_found_the_third_time() {
+    let mut bench = Bench::roomy(Kind::Hybrid, options(2, 256));
+    let shared = prompt(1, 500);
+    let mut reused = Vec::new();
+    for user in [10, 20, 30] {
+        let text = [shared.clone(), prompt(user, 300)].concat();
+        let id = bench.submit(&text, 5);
+        bench.finish();
+        bench.check_answer(id, &text);
+        reused.push(bench.ending(id).expect("it has ended").1.reused_tokens);
+    }
+    assert_eq!(reused, [0, 384, 448], "a log-spaced checkpoint, then the page before the branch");
+}
+
+#[test]
+fn steps_in_flight_change_no_answer() {
+    for kind in [Kind::Dense, Kind::Windowed, Kind::Hybrid] {
+        let answers = [1, 2, 3].map(|depth| {
+            let mut bench = Bench::roomy(kind, EngineOptions { depth, ..options(3, 64) });
+            let ids: Vec<RequestId> = (0..5).map(|n| bench.submit(&prompt(n, 70 + 13 * n), 30)).collect();
+            bench.finish();
+            ids.iter().for_each(|id| bench.check_answer(*id, &prompt(id.0 as u32, 70 + 13 * id.0 as u32)));
+            ids.into_iter().map(|id| bench.tokens(id)).collect::<Vec<_>>()
+        });
+        assert!(answers[0] == answers[1] && answers[0] == answers[2], "{kind:?}");
+    }
+}
+
+#[test]
+fn a_truncated_answer_is_cached_up_to_where_it_was_cut() {
+    let mut bench = Bench::roomy(Kind::Dense, options(1, 256));
+    let text = prompt(1, 100);
+    let id = bench.submit(&text, 100);
+    for _ in 0..20 {
+        bench.turn();
+    }
+    bench.engine.obey(Command::Truncate(id, 105));
+    bench.finish();
+    assert_eq!(bench.ending(id).expect("it has ended").0, FinishReason::Truncated);
+    let spoken: Vec<u32> = bench.tokens(id).iter().map(|token| token.0).collect();
+    let longer = [text, spoken[..10].to_vec()].concat();
+    let next = bench.submit(&longer, 1);
+    bench.finish();
+    assert_eq!(bench.ending(next).expect("it has ended").1.reused_tokens, 105);
+}

@@ -1,0 +1,281 @@
+//! A device that remembers tokens instead of keys: each row reads back, through its page tables and recurrent banks,
+//! what it stands on, and draws a token that is a hash of it. A wrong page, a stale row or a wrong bank gives another
+//! token than [`next_token`] of the tokens alone.
+
+use crate::Runner;
+use gannet_ops::{
+    Batch, Budget, ConvLayout, DeltaLayout, DeviceError, GroupId, Interrupter, KvFormat, NodeObserver,
+    OutputResult, PAGE_TOKENS, PageGroup, PageId, PageLifetime, PagedLayout, Plan, RecurrentBank,
+    RecurrentLayout, RecurrentWrite, Rollback, SampleRows, SamplerLayout, SamplerSlot, SnapshotId, State,
+    StateEntry, StateLayout, StepId, StepOutput, TokenId, TokenLogprobs, TokenSource,
+};
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+pub(super) const VOCABULARY: u32 = 1000;
+/// Tokens of the window of the simulated window layer.
+pub(super) const WINDOW: u32 = 100;
+
+/// Which state the simulated model has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Dense,
+    Windowed,
+    Hybrid,
+}
+
+fn mix(hash: u64, token: TokenId) -> u64 {
+    (hash ^ u64::from(token.0 + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
+}
+
+fn drawn(full: u64, window: u64, recurrent: u64) -> TokenId {
+    let hash =
+        (full ^ window.rotate_left(17) ^ recurrent.rotate_left(41)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    TokenId((hash >> 33) as u32 % VOCABULARY)
+}
+
+/// What the simulated model says after these tokens.
+pub(super) fn next_token(kind: Kind, tokens: &[TokenId]) -> TokenId {
+    let hash = |tokens: &[TokenId]| tokens.iter().fold(0, |hash, token| mix(hash, *token));
+    let window = &tokens[tokens.len().saturating_sub(WINDOW as usize)..];
+    match kind {
+        Kind::Dense => drawn(hash(tokens), 0, 0),
+        Kind::Windowed => drawn(hash(tokens), hash(window), 0),
+        Kind::Hybrid => drawn(hash(tokens), 0, hash(tokens)),
+    }
+}
+
+pub(super) fn layout(kind: Kind) -> StateLayout {
+    let group = |name: &str, lifetime| PageGroup { name: name.to_owned(), lifetime };
+    let paged = |group| {
+        let (key_format, value_format) = (KvFormat::F16, KvFormat::F16);
+        StateEntry::Paged(PagedLayout {
+            kv_heads: 1,
+            key_dim: 1,
+            value_dim: 1,
+            key_format,
+            value_format,
+            group,
+        })
+    };
+    let mut layout = StateLayout {
+        groups: vec![group("full", PageLifetime::Full)],
+        entries: vec![paged(GroupId(0))],
+        sampler: Some(SamplerLayout { vocabulary: VOCABULARY as usize }),
+    };
+    match kind {
+        Kind::Dense => {}
+        Kind::Windowed => {
+            layout.groups.push(group("window", PageLifetime::Window(WINDOW)));
+            layout.entries.push(paged(GroupId(1)));
+        }
+        Kind::Hybrid => layout.entries.push(StateEntry::Recurrent(RecurrentLayout {
+            conv: ConvLayout { channels: 1, kernel: 2 },
+            state: DeltaLayout { value_heads: 1, key_dim: 1, value_dim: 1 },
+            rollback: Rollback::Replay,
+        })),
+    }
+    layout
+}
+
+/// A runner over simulated memory.
+pub(super) fn runner(kind: Kind, budget: Budget, context: usize) -> Runner {
+    let state = SimulatedState {
+        layout: layout(kind),
+        pages: budget.pages.iter().map(|pages| vec![[None; PAGE_TOKENS]; *pages as usize]).collect(),
+        banks: HashMap::new(),
+        snapshots: HashMap::new(),
+        snapshots_max: budget.snapshots as usize,
+        next_snapshot: 0,
+    };
+    Runner {
+        plan: Box::new(SimulatedPlan::default()),
+        state: Box::new(state),
+        layout: Arc::new(layout(kind)),
+        budget,
+        vocabulary: VOCABULARY as usize,
+        context,
+        step_rows: 256,
+    }
+}
+
+/// A token and its index, where a row was written.
+type Slot = Option<(TokenId, u32)>;
+
+struct SimulatedState {
+    layout: StateLayout,
+    pages: Vec<Vec<[Slot; PAGE_TOKENS]>>,
+    banks: HashMap<RecurrentBank, u64>,
+    snapshots: HashMap<SnapshotId, u64>,
+    snapshots_max: usize,
+    next_snapshot: u32,
+}
+
+#[derive(Default)]
+struct SimulatedPlan {
+    next_step: u64,
+    /// The token that each output of each step draws.
+    drawn: HashMap<StepId, Vec<TokenId>>,
+    /// Steps whose draws were asked for.
+    sampled: Vec<StepId>,
+}
+
+impl Plan for SimulatedPlan {
+    fn submit(&mut self, batch: &Batch, state: &mut dyn State) -> Result<StepId, DeviceError> {
+        let state = state.as_any_mut().downcast_mut::<SimulatedState>().expect("the state is simulated");
+        batch.check(&state.layout)?;
+        let mut drawn_by_row = HashMap::new();
+        for sequence in 0..batch.sequences.len() {
+            let rows = batch.sequences[sequence].rows.clone();
+            for (row, token) in rows.zip(self.run_sequence(batch, sequence, state)) {
+                drawn_by_row.insert(row, token);
+            }
+        }
+        self.next_step += 1;
+        let step = StepId(self.next_step);
+        self.drawn.insert(step, batch.outputs.iter().map(|output| drawn_by_row[&output.row]).collect());
+        Ok(step)
+    }
+
+    fn submit_traced(
+        &mut self,
+        batch: &Batch,
+        state: &mut dyn State,
+        _observe: &mut NodeObserver<'_>,
+    ) -> Result<StepId, DeviceError> {
+        self.submit(batch, state)
+    }
+
+    fn sample(&mut self, step: StepId, rows: &SampleRows, _state: &mut dyn State) -> Result<(), DeviceError> {
+        assert_eq!(rows.rows.len(), self.drawn[&step].len(), "a draw for each output");
+        self.sampled.push(step);
+        Ok(())
+    }
+
+    fn wait(&mut self, step: StepId) -> Result<StepOutput, DeviceError> {
+        let result = |token: &TokenId| OutputResult {
+            token: Some(*token),
+            logprobs: Some(TokenLogprobs::default()),
+            ..OutputResult::default()
+        };
+        Ok(StepOutput { outputs: self.drawn[&step].iter().map(result).collect(), accepted: Vec::new() })
+    }
+
+    fn interrupter(&self) -> Interrupter {
+        Interrupter::default()
+    }
+}
+
+impl SimulatedPlan {
+    /// Writes a sequence's rows and returns what each of them draws.
+    fn run_sequence(&self, batch: &Batch, sequence: usize, state: &mut SimulatedState) -> Vec<TokenId> {
+        let part = &batch.sequences[sequence];
+        let mut recurrent = 0;
+        if let Some(read) = part.recurrent.and_then(|recurrent| recurrent.read) {
+            recurrent = state.banks[&read];
+        }
+        let mut drawn_tokens = Vec::new();
+        for row in batch.rows_of(sequence) {
+            let token = match row.token {
+                TokenSource::Known(token) => token,
+                TokenSource::Sampled { step, output } => {
+                    assert!(self.sampled.contains(&step), "the token was drawn");
+                    self.drawn[&step][output as usize]
+                }
+                TokenSource::Embedding(_) => panic!("no request brings embeddings"),
+            };
+            recurrent = mix(recurrent, token);
+            let mut hashes = [0; 2];
+            for group in 0..state.layout.groups.len() {
+                state.write(batch, sequence, group, row.index, token);
+                hashes[group] = state.read(batch, sequence, group, row.index);
+            }
+            let is_recurrent = part.recurrent.is_some();
+            drawn_tokens.push(drawn(hashes[0], hashes[1], if is_recurrent { recurrent } else { 0 }));
+        }
+        if let Some(RecurrentWrite::Bank(bank)) = part.recurrent.map(|recurrent| recurrent.write) {
+            state.banks.insert(bank, recurrent);
+        }
+        drawn_tokens
+    }
+}
+
+impl SimulatedState {
+    fn slot(&mut self, batch: &Batch, sequence: usize, group: usize, index: u32) -> &mut Slot {
+        let table = &batch.sequences[sequence].tables[group];
+        let place = index as usize / PAGE_TOKENS;
+        let place = place.checked_sub(table.released as usize).expect("no row reads a released page");
+        let page = batch.pages_of(table)[place];
+        &mut self.pages[group][page.0 as usize][index as usize % PAGE_TOKENS]
+    }
+
+    fn write(&mut self, batch: &Batch, sequence: usize, group: usize, index: u32, token: TokenId) {
+        *self.slot(batch, sequence, group, index) = Some((token, index));
+    }
+
+    /// The hash of all tokens that a row at this index sees.
+    fn read(&mut self, batch: &Batch, sequence: usize, group: usize, index: u32) -> u64 {
+        let first = match self.layout.groups[group].lifetime {
+            PageLifetime::Full => 0,
+            PageLifetime::Window(window) => (index + 1).saturating_sub(window),
+        };
+        (first..=index).fold(0, |hash, at| {
+            let (token, written_as) = self.slot(batch, sequence, group, at).expect("the row was written");
+            assert_eq!(written_as, at, "a page is read at the place where it was written");
+            mix(hash, token)
+        })
+    }
+}
+
+impl State for SimulatedState {
+    fn copy_pages(&mut self, group: GroupId, copies: &[(PageId, PageId)]) -> Result<(), DeviceError> {
+        let pages = &mut self.pages[group.0 as usize];
+        for (from, to) in copies {
+            pages[to.0 as usize] = pages[from.0 as usize];
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, _step: StepId, _rows: &[u32]) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn snapshot(&mut self, bank: RecurrentBank) -> Result<SnapshotId, DeviceError> {
+        assert!(self.snapshots.len() < self.snapshots_max, "snapshots stay within their budget");
+        self.next_snapshot += 1;
+        let id = SnapshotId(self.next_snapshot);
+        self.snapshots.insert(id, self.banks[&bank]);
+        Ok(id)
+    }
+
+    fn restore(&mut self, snapshot: SnapshotId, bank: RecurrentBank) -> Result<(), DeviceError> {
+        self.banks.insert(bank, self.snapshots[&snapshot]);
+        Ok(())
+    }
+
+    fn forget(&mut self, snapshot: SnapshotId) -> Result<(), DeviceError> {
+        self.snapshots.remove(&snapshot).map(|_| ()).ok_or(DeviceError::Interrupted)
+    }
+
+    fn start_history(
+        &mut self,
+        _slot: SamplerSlot,
+        _prompt: &[TokenId],
+        _generated: &[TokenId],
+    ) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn bytes(&self) -> u64 {
+        0
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}
