@@ -8,6 +8,7 @@ mod demo;
 mod goldens;
 mod models;
 mod process;
+mod soak;
 mod tidy;
 mod tokenizers;
 
@@ -36,6 +37,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Fetch the models and tokenizers that the tests run on into `models/`
     Models,
+    /// Run what takes too long for every change: the whole exactness matrix, the long random runs
+    Soak,
     /// Make the golden files again with the pinned Python packages
     Goldens,
 }
@@ -57,6 +60,7 @@ fn run(command: Command) -> Result<()> {
         Command::Tidy => tidy::run(&root),
         Command::Demo(arguments) => demo::run(&root, &arguments),
         Command::Models => models::fetch_all(&root),
+        Command::Soak => soak::run(&root),
         Command::Goldens => goldens::run(&root),
     }
 }

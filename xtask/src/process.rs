@@ -51,6 +51,11 @@ pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
+/// `git`.
+pub(crate) fn git() -> Command {
+    Command::new("git")
+}
+
 fn missing(command: &Command) -> String {
     format!("`{}` did not start; is it installed and in PATH?", command.get_program().to_string_lossy())
 }

@@ -11,20 +11,25 @@
 //!
 //! Knows no token ids.
 
+mod boundaries;
 mod clock;
+mod continuation;
 mod dialect;
 mod input;
 mod message;
+mod methods;
 mod python_json;
+mod rewrite;
 mod source;
 
 use minijinja::{Environment, ErrorKind, Value};
 use serde_json::Map;
 
 use crate::error::TextError;
-use crate::special;
+use crate::special::{self, MARK_BYTES};
 use crate::tokenizer::{NamedTokens, Tokenizer};
 
+pub use boundaries::{Boundary, MAX_BOUNDARY_RENDERINGS, Part};
 pub use clock::Clock;
 pub use message::{Content, Message};
 pub use source::{TemplateSources, from_config, from_file};
@@ -57,11 +62,25 @@ enum ContentKinds {
     Both,
 }
 
+/// What one rendering works on.
+#[derive(Clone, Copy)]
+struct Conversation<'a> {
+    messages: &'a [Message],
+    tools: &'a [serde_json::Value],
+    options: &'a RenderOptions,
+    generate: bool,
+    fuel: u64,
+}
+
 /// What a rendering is given beside messages and tools.
 #[derive(Debug, Clone)]
 pub struct RenderOptions {
     /// Whether the text ends where the model's answer begins.
     pub add_generation_prompt: bool,
+    /// Whether the text ends inside the last message, for the model to go on with it; then nothing is added behind.
+    pub continue_final_message: bool,
+    /// Whether to find out where parts of the chat end; it takes up to `MAX_BOUNDARY_RENDERINGS` renderings more.
+    pub boundaries: bool,
     /// Variables for the template, such as `enable_thinking`.
     pub variables: Map<String, serde_json::Value>,
     /// What `strftime_now` reads.
@@ -70,7 +89,13 @@ pub struct RenderOptions {
 
 impl Default for RenderOptions {
     fn default() -> Self {
-        Self { add_generation_prompt: true, variables: Map::new(), clock: Clock::System }
+        Self {
+            add_generation_prompt: true,
+            continue_final_message: false,
+            boundaries: false,
+            variables: Map::new(),
+            clock: Clock::System,
+        }
     }
 }
 
@@ -79,8 +104,24 @@ impl Default for RenderOptions {
 pub struct Rendered {
     /// The whole text.
     pub text: String,
+    /// Where parts of the chat end, ascending, if they were asked for; what can't be told for certain is left out.
+    pub boundaries: Vec<Boundary>,
     /// Byte offsets in `text` that no special token may be matched across, ascending.
     pub(crate) seams: Vec<usize>,
+}
+
+impl Rendered {
+    /// The place in `text` of a place in the text with a mark at each seam.
+    pub(crate) fn without_marks(&self, marked: usize) -> usize {
+        // The n-th mark begins behind n others.
+        let begins_before = |number: usize| self.seams[number] + number * MARK_BYTES < marked;
+        let (mut low, mut high) = (0, self.seams.len());
+        while low < high {
+            let middle = (low + high) / 2;
+            if begins_before(middle) { low = middle + 1 } else { high = middle }
+        }
+        marked - low * MARK_BYTES
+    }
 }
 
 impl ChatTemplate {
@@ -93,8 +134,8 @@ impl ChatTemplate {
             let (found, limit) = (source.len(), MAX_TEMPLATE_BYTES);
             return Err(TextError::TooLarge { what: "the chat template's length in bytes", found, limit });
         }
-        let source = dialect::without_generation_tags(source);
-        dialect::environment(Clock::System, None).template_from_str(&source).map_err(syntax_error)?;
+        let source = rewrite::rewritten(source);
+        dialect::environment(Clock::System, None, MAX_FUEL).template_from_str(&source).map_err(syntax_error)?;
         let mut template = Self { source, tokenizer: tokenizer.clone(), contents: ContentKinds::Both };
         template.contents = template.probe_contents();
         Ok(template)
@@ -104,30 +145,47 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// `TemplateRaised` where the template refuses the conversation, `TemplateFailed`, `TemplateFuel`, `NoFreeMark`,
-    /// and `TooLarge` for input nested deeper than `MAX_INPUT_DEPTH`.
+    /// `NothingToContinue` and `ContinuationLost`, and `TooLarge` for input nested deeper than `MAX_INPUT_DEPTH`.
     pub fn render(
         &self,
         messages: &[Message],
         tools: &[serde_json::Value],
         options: &RenderOptions,
     ) -> Result<Rendered, TextError> {
-        let messages: Vec<Message> = messages.iter().map(|message| self.adapted(message)).collect();
-        let input = input::Input { messages: &messages, tools, variables: &options.variables };
+        let mut messages: Vec<Message> = messages.iter().map(|message| self.adapted(message)).collect();
+        let said = options.continue_final_message.then(|| continuation::open(&mut messages)).transpose()?;
+        let generate = options.add_generation_prompt && said.is_none();
+        let conversation = Conversation { messages: &messages, tools, options, generate, fuel: MAX_FUEL };
+        let mut rendered = self.render_adapted(&conversation)?;
+        let mut ended = messages.as_slice();
+        if let Some(said) = said {
+            continuation::cut(&mut rendered, &said)?;
+            ended = &messages[..messages.len() - 1];
+        }
+        if options.boundaries {
+            let conversation = Conversation { messages: ended, ..conversation };
+            rendered.boundaries = boundaries::find(self, &conversation, &rendered.text);
+        }
+        Ok(rendered)
+    }
+
+    /// One rendering of messages whose contents the template prints.
+    fn render_adapted(&self, conversation: &Conversation<'_>) -> Result<Rendered, TextError> {
+        let Conversation { messages, tools, options, generate, fuel } = *conversation;
+        let input = input::Input { messages, tools, variables: &options.variables };
         input.check_depth()?;
         let mark = match input.needs_marks(self.tokenizer.special_texts()) {
             true => Some(special::free_mark(input.texts().chain([self.source.as_str()]))?),
             false => None,
         };
         let guard = input::Guard { specials: self.tokenizer.special_texts(), mark };
-        let context = input.context(&guard, self.named(), options.add_generation_prompt);
-        let text = self.run(&dialect::environment(options.clock, mark), context)?;
-        Ok(match mark {
-            Some(mark) => {
-                let (text, seams) = special::remove_marks(&text, mark);
-                Rendered { text, seams }
-            }
-            None => Rendered { text, seams: Vec::new() },
-        })
+        let context = input.context(&guard, self.named(), generate);
+        let text = self.run(&dialect::environment(options.clock, mark, fuel), context)?;
+        let (text, seams) = match mark {
+            Some(mark) => special::remove_marks(&text, mark),
+            None => (text, Vec::new()),
+        };
+        Ok(Rendered { text, boundaries: Vec::new(), seams })
     }
 
     fn run(&self, environment: &Environment<'_>, context: Value) -> Result<String, TextError> {

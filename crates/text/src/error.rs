@@ -105,6 +105,28 @@ pub enum TextError {
         /// The id that follows from the file's order.
         actual: TokenId,
     },
+    /// A precompiled map of characters that leads nowhere.
+    #[error("the precompiled map of characters is damaged: {reason}")]
+    DamagedMap {
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// Bytes that are no SentencePiece model.
+    #[error("`tokenizer.model` is no SentencePiece model: {reason} at byte {at}")]
+    NotSentencePiece {
+        /// Where, from the beginning of the file.
+        at: usize,
+        /// What is wrong there.
+        reason: &'static str,
+    },
+    /// A line of a tiktoken file that isn't a token and its rank.
+    #[error("line {line} of the tiktoken file is `{found}`, expected a token in base64, a space and its rank")]
+    MalformedRank {
+        /// The line, from 1.
+        line: usize,
+        /// The line, shortened.
+        found: String,
+    },
     /// A list, text or number above its named limit.
     #[error("{what} is {found}, above the limit of {limit}")]
     TooLarge {
@@ -151,6 +173,12 @@ pub enum TextError {
         /// The limit, `chat::MAX_FUEL`.
         limit: u64,
     },
+    /// The last message can't be continued: it says nothing.
+    #[error("the last message has no text to continue")]
+    NothingToContinue,
+    /// The last message can't be continued: the template leaves out or changes what it says.
+    #[error("the chat template does not print the last message as it stands, so it can't be continued")]
+    ContinuationLost,
     /// The text holds every character that could mark where user text begins.
     #[error("the text uses all {candidates} Unicode noncharacters that could mark special tokens in it")]
     NoFreeMark {

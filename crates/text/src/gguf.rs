@@ -6,25 +6,32 @@
 //!
 //! Key meanings: the GGUF specification's `tokenizer.ggml.*` table.
 //!
+//! SentencePiece models become the same lists (`crate::sentencepiece`), since GGUF took its kinds from there.
+//!
 //! Knows no GGUF container: the loader fills `GgufVocabulary`.
 
-mod byte_level;
+pub(crate) mod byte_level;
+mod normalizer;
 mod score_merge;
+pub(crate) mod splits;
+mod unigram;
+mod word_piece;
 
 use crate::error::TextError;
-use crate::tokenizer::{NamedTokens, TextEnds, TokenId, Tokenizer};
+use crate::tokenizer::{NamedTokens, Parts, TextEnds, TokenId, Tokenizer};
 use crate::vocabulary::{AddedToken, MAX_VOCABULARY};
+use serde_json::{Map, Value, json};
 
 /// The `tokenizer.ggml.*` keys, as they stand in the file; `None` and empty lists stand for missing keys.
 #[derive(Debug, Clone, Default)]
 pub struct GgufVocabulary {
-    /// `model`: the kind, `gpt2` or `llama`.
+    /// `model`: the kind, `gpt2`, `llama`, `bert` or `t5`.
     pub model: String,
     /// `pre`: the splitting rule of byte-level vocabularies.
     pub pre: Option<String>,
     /// `tokens`, by id.
     pub tokens: Vec<String>,
-    /// `scores`, by id: the higher, the earlier a piece is merged.
+    /// `scores`, by id: for `llama` the higher, the earlier a piece is merged; for `t5` the logarithm of its probability.
     pub scores: Vec<f32>,
     /// `token_type`, by id: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte.
     pub token_types: Vec<i32>,
@@ -40,12 +47,28 @@ pub struct GgufVocabulary {
     pub unknown: Option<TokenId>,
     /// `padding_token_id`.
     pub padding: Option<TokenId>,
-    /// `add_bos_token`; missing means yes for `llama` kinds and the `llama-bpe` rule, else no.
+    /// `cls_token_id`: the beginning of a text for `bert` kinds.
+    pub cls: Option<TokenId>,
+    /// `seperator_token_id` (the format spells it so): the end of a text for `bert` kinds.
+    pub separator: Option<TokenId>,
+    /// `mask_token_id`.
+    pub mask: Option<TokenId>,
+    /// `add_bos_token`; missing means yes for `llama` and `bert` kinds and the rules that say so, else no.
     pub add_bos: Option<bool>,
-    /// `add_eos_token`; missing means no.
+    /// `add_eos_token`; missing means yes for `t5` kinds, else no.
     pub add_eos: Option<bool>,
-    /// `add_space_prefix`; missing means yes, for `llama` kinds.
+    /// `add_sep_token`; missing means yes for `bert` kinds.
+    pub add_separator: Option<bool>,
+    /// `add_space_prefix`; missing means yes, for `llama` and `t5` kinds.
     pub add_space_prefix: Option<bool>,
+    /// `remove_extra_whitespaces`; missing means yes for `t5` kinds and no for `llama` kinds.
+    pub remove_extra_whitespaces: Option<bool>,
+    /// `precompiled_charsmap`: the map that SentencePiece models normalise text with.
+    pub precompiled_charsmap: Vec<u8>,
+    /// `normalizer.lowercase`; missing means yes, for `bert` kinds.
+    pub lowercase: Option<bool>,
+    /// `normalizer.strip_accents`; missing means as `lowercase`.
+    pub strip_accents: Option<bool>,
 }
 
 /// What a token is for.
@@ -65,21 +88,24 @@ enum TokenKind {
 /// `UnsupportedKind` for a model or splitting rule that isn't known; else lists of unequal length, ids outside the
 /// vocabulary, duplicate tokens, merges of unknown pieces, sizes above their limits.
 pub fn tokenizer(vocabulary: GgufVocabulary) -> Result<Tokenizer, TextError> {
+    Tokenizer::assemble(parts(vocabulary)?)
+}
+
+pub(crate) fn parts(vocabulary: GgufVocabulary) -> Result<Parts, TextError> {
     check_shape(&vocabulary)?;
     let kinds = token_kinds(&vocabulary)?;
     let named = named_tokens(&vocabulary);
-    let parts = match vocabulary.model.as_str() {
-        "gpt2" => byte_level::parts(vocabulary, &kinds, named)?,
-        "llama" => score_merge::parts(vocabulary, &kinds, named)?,
-        other => {
-            return Err(TextError::UnsupportedKind {
-                part: "tokenizer.ggml.model",
-                found: other.to_owned(),
-                supported: "gpt2, llama",
-            });
-        }
-    };
-    Tokenizer::assemble(parts)
+    match vocabulary.model.as_str() {
+        "gpt2" => byte_level::parts(vocabulary, &kinds, named),
+        "llama" => score_merge::parts(vocabulary, &kinds, named),
+        "bert" => word_piece::parts(vocabulary, kinds, named),
+        "t5" => unigram::parts(vocabulary, &kinds, named),
+        other => Err(TextError::UnsupportedKind {
+            part: "tokenizer.ggml.model",
+            found: other.to_owned(),
+            supported: "gpt2, llama, bert, t5",
+        }),
+    }
 }
 
 fn check_shape(vocabulary: &GgufVocabulary) -> Result<(), TextError> {
@@ -103,6 +129,9 @@ fn check_shape(vocabulary: &GgufVocabulary) -> Result<(), TextError> {
         ("tokenizer.ggml.eot_token_id", vocabulary.eot),
         ("tokenizer.ggml.unknown_token_id", vocabulary.unknown),
         ("tokenizer.ggml.padding_token_id", vocabulary.padding),
+        ("tokenizer.ggml.cls_token_id", vocabulary.cls),
+        ("tokenizer.ggml.seperator_token_id", vocabulary.separator),
+        ("tokenizer.ggml.mask_token_id", vocabulary.mask),
     ];
     for (key, id) in ids {
         if let Some(id) = id.filter(|&id| id as usize >= size) {
@@ -144,6 +173,9 @@ fn named_tokens(vocabulary: &GgufVocabulary) -> NamedTokens {
         ("eot_token", vocabulary.eot),
         ("unk_token", vocabulary.unknown),
         ("pad_token", vocabulary.padding),
+        ("cls_token", vocabulary.cls),
+        ("sep_token", vocabulary.separator),
+        ("mask_token", vocabulary.mask),
     ];
     let entries = roles
         .into_iter()
@@ -168,12 +200,24 @@ fn added_tokens(pieces: &[(String, TokenId)], kinds: &[TokenKind]) -> Vec<AddedT
         .collect()
 }
 
-fn text_ends(vocabulary: &GgufVocabulary, add_bos_by_default: bool) -> TextEnds {
+/// What goes around a raw prompt; `by_default` where the file doesn't say: beginning of text, end of text.
+fn text_ends(vocabulary: &GgufVocabulary, by_default: [bool; 2]) -> TextEnds {
     let end = |wanted: bool, id: Option<TokenId>| id.filter(|_| wanted).into_iter().collect();
+    let [add_bos, add_eos] = by_default;
     TextEnds {
-        prefix: end(vocabulary.add_bos.unwrap_or(add_bos_by_default), vocabulary.bos),
-        suffix: end(vocabulary.add_eos.unwrap_or(false), vocabulary.eos),
+        prefix: end(vocabulary.add_bos.unwrap_or(add_bos), vocabulary.bos),
+        suffix: end(vocabulary.add_eos.unwrap_or(add_eos), vocabulary.eos),
     }
+}
+
+fn position(kinds: &[TokenKind], wanted: TokenKind) -> Option<TokenId> {
+    kinds.iter().position(|kind| *kind == wanted).map(|id| id as TokenId)
+}
+
+/// The parts of a tokenizer.json as one, which is how a skeleton is written here.
+fn skeleton(parts: [(&str, Value); 4]) -> Map<String, Value> {
+    let around = [("version", json!("1.0")), ("post_processor", Value::Null)];
+    around.into_iter().chain(parts).map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 fn with_ids(tokens: Vec<String>) -> Vec<(String, TokenId)> {
@@ -207,17 +251,14 @@ mod tests {
         assert!(tokenizer(base()).is_ok());
         let check = |change: fn(&mut GgufVocabulary), message: &str| assert_eq!(refusal(change), message);
         check(
-            |it| it.model = "bert".to_owned(),
-            "tokenizer.ggml.model `bert` is not supported; supported: gpt2, llama",
+            |it| it.model = "rwkv".to_owned(),
+            "tokenizer.ggml.model `rwkv` is not supported; supported: gpt2, llama, bert, t5",
         );
-        check(
-            |it| it.pre = Some("falcon".to_owned()),
-            "tokenizer.ggml.pre `falcon` is not supported; supported: gpt-2, llama-bpe, qwen2, smollm",
-        );
-        check(
-            |it| it.pre = None,
-            "tokenizer.ggml.pre `nothing` is not supported; supported: gpt-2, llama-bpe, qwen2, smollm",
-        );
+        let beginning = "is not supported; supported: default, gpt-2,";
+        let unknown = refusal(|it| it.pre = Some("grok-9".to_owned()));
+        assert!(unknown.starts_with(&format!("tokenizer.ggml.pre `grok-9` {beginning}")), "{unknown}");
+        let missing = refusal(|it| it.pre = None);
+        assert!(missing.starts_with(&format!("tokenizer.ggml.pre `nothing` {beginning}")), "{missing}");
         check(|it| it.eos = Some(4), "`tokenizer.ggml.eos_token_id` is 4, but the vocabulary has 4 tokens");
         check(
             |it| it.token_types = vec![1],

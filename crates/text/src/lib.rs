@@ -2,7 +2,7 @@
 //!
 //! The way of a prompt: `chat` renders a conversation with the model's template, `tokenizer` turns the text into ids;
 //! the model's ids come back through `decode`, then `stop`. `text` holds the first two of one model together. Tokenizers
-//! come from tokenizer.json or from GGUF metadata (`gguf`).
+//! come from tokenizer.json, from a SentencePiece or tiktoken file, or from GGUF metadata (`gguf`).
 //!
 //! Knows no file format, no model and no device, and depends on no other crate of the workspace.
 
@@ -19,5 +19,9 @@ pub mod stop;
 pub mod error;
 pub mod gguf;
 
+mod sentencepiece;
+mod tiktoken;
+
+mod base64;
 mod special;
 mod vocabulary;

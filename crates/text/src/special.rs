@@ -20,6 +20,9 @@ use crate::error::TextError;
 /// Noncharacters are never assigned, so no honest text needs them (Unicode 23.7).
 const MARKS: std::ops::RangeInclusive<char> = '\u{FDD0}'..='\u{FDEF}';
 
+/// Length of each mark, in bytes.
+pub(crate) const MARK_BYTES: usize = 3;
+
 /// The texts of all special tokens, ready to be looked for.
 #[derive(Debug, Default)]
 pub(crate) struct SpecialTexts {
@@ -66,6 +69,11 @@ impl SpecialTexts {
         let fitting = self.lengths.iter().take_while(|length| **length <= bytes.len());
         fitting.into_iter().any(|&length| self.texts.contains(&bytes[..length]))
     }
+}
+
+/// Drops the seams of what is cut off a text behind `end`.
+pub(crate) fn truncate(seams: &mut Vec<usize>, end: usize) {
+    seams.truncate(seams.partition_point(|&seam| seam <= end));
 }
 
 /// A character to mark seams with, which occurs in none of `texts`.

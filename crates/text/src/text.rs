@@ -18,11 +18,33 @@ pub struct Text {
     pub tool_template: Option<ChatTemplate>,
 }
 
+/// The chat templates of a GGUF file.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GgufTemplates<'a> {
+    /// `tokenizer.chat_template`
+    pub plain: Option<&'a str>,
+    /// `tokenizer.chat_template.default`, in files that have only named ones
+    pub default: Option<&'a str>,
+    /// `tokenizer.chat_template.tool_use`
+    pub tool_use: Option<&'a str>,
+}
+
+/// The file that holds a Hugging Face directory's vocabulary, by its kind.
+#[derive(Debug, Clone, Copy)]
+pub enum TokenizerFile<'a> {
+    /// tokenizer.json
+    Json(&'a [u8]),
+    /// tokenizer.model: a SentencePiece model, or tiktoken lines under that name
+    Model(&'a [u8]),
+    /// `*.tiktoken` or tiktoken.model
+    Tiktoken(&'a [u8]),
+}
+
 /// The text files of a Hugging Face directory, as bytes; only the first must be there.
 #[derive(Debug, Clone, Copy)]
 pub struct TextFiles<'a> {
-    /// tokenizer.json
-    pub tokenizer: &'a [u8],
+    /// The vocabulary. Where there are several, tokenizer.json goes before the others.
+    pub tokenizer: TokenizerFile<'a>,
     /// tokenizer_config.json
     pub tokenizer_config: Option<&'a [u8]>,
     /// chat_template.jinja, which goes before a template in tokenizer_config.json
@@ -33,10 +55,17 @@ impl Text {
     /// Loads the text side of a Hugging Face directory.
     ///
     /// # Errors
-    /// As `Tokenizer::from_json`, `TokenizerConfig::from_json` and `ChatTemplate::new`.
+    /// As the `Tokenizer`'s constructors, `TokenizerConfig::from_json` and `ChatTemplate::new`.
     pub fn from_files(files: &TextFiles<'_>) -> Result<Self, TextError> {
         let config = files.tokenizer_config.map(TokenizerConfig::from_json).transpose()?.unwrap_or_default();
-        let tokenizer = Tokenizer::from_json(files.tokenizer, &config)?;
+        let tokenizer = match files.tokenizer {
+            TokenizerFile::Json(json) => Tokenizer::from_json(json, &config)?,
+            TokenizerFile::Model(lines) if Tokenizer::is_tiktoken(lines) => {
+                Tokenizer::from_tiktoken(lines, &config)?
+            }
+            TokenizerFile::Model(model) => Tokenizer::from_sentencepiece(model, &config)?,
+            TokenizerFile::Tiktoken(lines) => Tokenizer::from_tiktoken(lines, &config)?,
+        };
         let sources = match (files.chat_template, &config.chat_template) {
             (Some(file), _) => Some(TemplateSources { plain: chat::from_file(file)?, for_tools: None }),
             (None, Some(entry)) => Some(chat::from_config(entry)?),
@@ -45,12 +74,15 @@ impl Text {
         Self::with_templates(tokenizer, sources)
     }
 
-    /// Loads the text side of a GGUF file; `chat_template` is its `tokenizer.chat_template`.
+    /// Loads the text side of a GGUF file.
     ///
     /// # Errors
     /// As `gguf::tokenizer` and `ChatTemplate::new`.
-    pub fn from_gguf(vocabulary: GgufVocabulary, chat_template: Option<&str>) -> Result<Self, TextError> {
-        let sources = chat_template.map(|plain| TemplateSources { plain: plain.to_owned(), for_tools: None });
+    pub fn from_gguf(vocabulary: GgufVocabulary, templates: GgufTemplates<'_>) -> Result<Self, TextError> {
+        let for_tools = templates.tool_use.map(str::to_owned);
+        // Few files have a template for tools alone, but it is one.
+        let plain = templates.plain.or(templates.default).or(templates.tool_use);
+        let sources = plain.map(|plain| TemplateSources { plain: plain.to_owned(), for_tools });
         Self::with_templates(gguf::tokenizer(vocabulary)?, sources)
     }
 

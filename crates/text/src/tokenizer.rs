@@ -1,7 +1,7 @@
 //! A tokenizer: text to token ids, and what each id stands for.
 //!
-//! One type over every source. `json` takes a Hugging Face tokenizer.json apart, `crate::gguf` builds the same parts
-//! from GGUF metadata, and `assemble` checks and joins them; so there is one path, and one set of checks, to a working
+//! One type over every source. `json` takes a Hugging Face tokenizer.json apart, `crate::gguf`, `crate::sentencepiece`
+//! and `crate::tiktoken` build the same parts from other files, and `assemble` checks and joins them; so there is one path, and one set of checks, to a working
 //! tokenizer. Encoding is the `tokenizers` crate's, the reference behaviour of tokenizer.json files; it stays hidden
 //! in here. Text that must not speak special tokens carries seams (see `special`).
 //!
@@ -10,24 +10,30 @@
 //! Knows no file name, no template and no model.
 
 mod assemble;
+mod charsmap;
+mod chat;
 mod config;
 mod end;
 mod json;
+mod model;
 mod parts;
+mod spelling;
 
 use std::fmt;
 use std::sync::Arc;
 
-use tokenizers::{Model, OffsetType, PreTokenizer};
+use tokenizers::{Encoding, Model, OffsetType, PreTokenizer, Token};
 
-use crate::chat::Rendered;
 use crate::error::TextError;
 use crate::special::{self, SpecialTexts};
 use crate::vocabulary::Vocabulary;
 
 pub(crate) use assemble::{Parts, TextEnds, check_merges};
+pub use chat::{EncodedChat, TokenBoundary};
 pub use config::{NamedTokens, TokenizerConfig};
 pub(crate) use json::split_merge;
+pub(crate) use model::Kind;
+pub(crate) use parts::SPACES_AT_THE_ENDS;
 
 /// The number of a token.
 pub type TokenId = u32;
@@ -51,6 +57,9 @@ struct Inner {
     library: tokenizers::Tokenizer,
     vocabulary: Arc<Vocabulary>,
     specials: SpecialTexts,
+    /// Whether the model itself would find a special token in plain text: it has them among its pieces, and looks for
+    /// whole words or segmentations there.
+    finds_specials: bool,
     ends: TextEnds,
     named: NamedTokens,
 }
@@ -94,44 +103,63 @@ impl Tokenizer {
         Ok([prefix.as_slice(), &ids, suffix].concat())
     }
 
-    /// The ids of a rendered chat. Special tokens are parsed in the template's own text, never in what the messages
-    /// said. Templates that need a beginning of text print it; where the tokenizer adds one and the template printed
-    /// none, it is added here, so there is exactly one.
-    ///
-    /// # Errors
-    /// As `encode`.
-    pub fn encode_chat(&self, chat: &Rendered) -> Result<Vec<TokenId>, TextError> {
-        let ids = self.encode_with_seams(&chat.text, &chat.seams)?;
-        let prefix = &self.inner.ends.prefix;
-        if ids.starts_with(prefix) { Ok(ids) } else { Ok([prefix.as_slice(), &ids].concat()) }
+    fn encode_with_seams(&self, text: &str, seams: &[usize]) -> Result<Vec<TokenId>, TextError> {
+        Ok(self.encoding(text, seams, OffsetType::None)?.get_ids().to_vec())
     }
 
-    fn encode_with_seams(&self, text: &str, seams: &[usize]) -> Result<Vec<TokenId>, TextError> {
-        let library = &self.inner.library;
-        if seams.is_empty() {
-            let encoding = library.encode_fast(text, false).map_err(TextError::library("encoding"))?;
-            return Ok(encoding.get_ids().to_vec());
-        }
-        let mark = special::free_mark([text])?;
-        let marked = special::insert_marks(text, seams, mark);
-        self.encode_marked(&marked, mark).map_err(TextError::library("encoding"))
+    fn encoding(&self, text: &str, seams: &[usize], offsets: OffsetType) -> Result<Encoding, TextError> {
+        let encoding = match seams {
+            [] => self.pipeline(text, None, offsets),
+            _ => {
+                let mark = special::free_mark([text])?;
+                self.pipeline(&special::insert_marks(text, seams, mark), Some(mark), offsets)
+            }
+        };
+        encoding.map_err(TextError::library("encoding"))
     }
 
     /// The library's own pipeline, with one step between finding added tokens and splitting the rest: the marks, which
     /// kept lookalikes from being found, are taken out.
-    fn encode_marked(&self, marked: &str, mark: char) -> tokenizers::Result<Vec<TokenId>> {
+    fn pipeline(
+        &self,
+        text: &str,
+        mark: Option<char>,
+        offsets: OffsetType,
+    ) -> tokenizers::Result<Encoding> {
         let library = &self.inner.library;
         let found = library.get_added_vocabulary();
-        let mut pieces = found.extract_and_normalize(library.get_normalizer(), marked);
-        pieces.normalize(|piece| {
-            piece.filter(|letter| letter != mark);
-            Ok(())
-        })?;
+        let mut pieces = found.extract_and_normalize(library.get_normalizer(), text);
+        if let Some(mark) = mark {
+            pieces.normalize(|piece| {
+                piece.filter(|letter| letter != mark);
+                Ok(())
+            })?;
+        }
         if let Some(pre_tokenizer) = library.get_pre_tokenizer() {
             pre_tokenizer.pre_tokenize(&mut pieces)?;
         }
-        pieces.tokenize(|piece| library.get_model().tokenize(piece.get()))?;
-        Ok(pieces.into_encoding(None, 0, OffsetType::None)?.get_ids().to_vec())
+        pieces.tokenize(|piece| self.tokenize_plain(piece.get()))?;
+        pieces.into_encoding(None, 0, offsets)
+    }
+
+    /// The tokens of text in which no special token is left to find. A model that would find one nevertheless, because
+    /// marks or normalising hid it, gets the text in parts that are cut at the seams.
+    fn tokenize_plain(&self, text: &str) -> tokenizers::Result<Vec<Token>> {
+        let model = self.inner.library.get_model();
+        let seams = if self.inner.finds_specials { self.inner.specials.seams(text) } else { Vec::new() };
+        if seams.is_empty() {
+            return model.tokenize(text);
+        }
+        let mut tokens = Vec::new();
+        let starts = [0].into_iter().chain(seams.iter().copied());
+        for (start, end) in starts.zip(seams.iter().copied().chain([text.len()])) {
+            let part = model.tokenize(&text[start..end])?;
+            tokens.extend(part.into_iter().map(|token| Token {
+                offsets: (token.offsets.0 + start, token.offsets.1 + start),
+                ..token
+            }));
+        }
+        Ok(tokens)
     }
 
     /// Number of ids, gaps included. A model's output may be wider; ids from here on up mean nothing.

@@ -1,9 +1,10 @@
 //! The bytes that each token id stands for.
 //!
-//! A vocabulary spells its tokens in one of two alphabets. *Byte level* (GPT-2 and descendants) writes each byte as
+//! A vocabulary spells its tokens in one of three alphabets. *Byte level* (GPT-2 and descendants) writes each byte as
 //! one printable character. *Pieces* (SentencePiece) writes a space as `▁`, and a byte that no piece covers as
-//! `<0xE2>`. Both come down to bytes here, once, so that decoding is concatenation; half a character is then visible as
-//! what it is. Added tokens stand for their own text.
+//! `<0xE2>`. *Word pieces* (BERT) writes `##` where a word goes on and nothing where one begins. All come down to bytes
+//! here, once, so that decoding is concatenation; half a character is then visible as what it is. Added tokens stand
+//! for their own text, between word pieces as a word.
 //!
 //! Invariant: `spans` has one entry an id, and each span lies inside `bytes`.
 //!
@@ -19,6 +20,28 @@ pub(crate) const MAX_VOCABULARY: usize = 1 << 22;
 /// Longest text of one token, in bytes.
 pub(crate) const MAX_TOKEN_BYTES: usize = 1024;
 
+/// Most work of finding the ways to cut all pieces in two, in bytes looked up; the largest public vocabularies take a
+/// tenth of it.
+const MAX_CUT_BYTES: usize = 1 << 29;
+
+/// What is left of the work of cutting pieces: one of n bytes has n cuts, each of n bytes to look up.
+#[derive(Debug, Default)]
+pub(crate) struct CutBudget {
+    spent: usize,
+}
+
+impl CutBudget {
+    /// Pays for one piece.
+    pub(crate) fn spend(&mut self, piece_bytes: usize) -> Result<(), TextError> {
+        self.spent = self.spent.saturating_add(piece_bytes.saturating_mul(piece_bytes));
+        if self.spent > MAX_CUT_BYTES {
+            let (found, limit) = (self.spent, MAX_CUT_BYTES);
+            return Err(TextError::TooLarge { what: "the work of cutting all tokens in bytes", found, limit });
+        }
+        Ok(())
+    }
+}
+
 /// How a vocabulary writes bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spelling {
@@ -30,6 +53,11 @@ pub(crate) enum Spelling {
         byte_fallback: bool,
         /// Spaces to drop at the start of a decoded text, which encoding had put there.
         leading_spaces: usize,
+    },
+    /// `##` for what continues a word.
+    WordPieces {
+        /// Whether punctuation and English contractions join the word before.
+        cleanup: bool,
     },
 }
 
@@ -129,6 +157,7 @@ impl Vocabulary {
         match self.spelling {
             Spelling::ByteLevel => 0,
             Spelling::Pieces { leading_spaces, .. } => leading_spaces,
+            Spelling::WordPieces { .. } => 1,
         }
     }
 }
@@ -144,6 +173,10 @@ fn spell(spelling: Spelling, alphabet: &HashMap<char, u8>, text: &str) -> Vec<u8
             fallback_byte(text).into_iter().collect()
         }
         Spelling::Pieces { .. } => text.replace('▁', " ").into_bytes(),
+        Spelling::WordPieces { cleanup } => match text.strip_prefix("##") {
+            Some(rest) => rest.as_bytes().to_vec(),
+            None => word(text, cleanup).into_bytes(),
+        },
     }
 }
 
@@ -151,7 +184,15 @@ fn spell_added(spelling: Spelling, text: &str) -> Vec<u8> {
     match spelling {
         Spelling::ByteLevel => text.as_bytes().to_vec(),
         Spelling::Pieces { .. } => text.replace('▁', " ").into_bytes(),
+        Spelling::WordPieces { cleanup } => word(text, cleanup).into_bytes(),
     }
+}
+
+/// A word with the space before it, which cleaning up takes from some.
+fn word(text: &str, cleanup: bool) -> String {
+    const JOINED: [&str; 9] = [".", "?", "!", ",", "n't", "'m", "'s", "'ve", "'re"];
+    let joins = cleanup && JOINED.iter().any(|beginning| text.starts_with(beginning));
+    if joins { text.to_owned() } else { format!(" {text}") }
 }
 
 /// The byte of a piece like `<0x0A>`.
@@ -159,6 +200,23 @@ fn fallback_byte(piece: &str) -> Option<u8> {
     let digits = piece.strip_prefix("<0x")?.strip_suffix('>')?;
     let plain = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     plain.then(|| u8::from_str_radix(digits, 16).ok()).flatten()
+}
+
+/// Writes bytes in the alphabet of byte-level vocabularies.
+pub(crate) struct ByteLetters([char; 256]);
+
+impl ByteLetters {
+    pub(crate) fn new() -> Self {
+        let mut letters = ['\0'; 256];
+        for (letter, byte) in byte_level_alphabet() {
+            letters[usize::from(byte)] = letter;
+        }
+        Self(letters)
+    }
+
+    pub(crate) fn write(&self, bytes: &[u8]) -> String {
+        bytes.iter().map(|&byte| self.0[usize::from(byte)]).collect()
+    }
 }
 
 /// The alphabet of byte-level vocabularies: printable Latin-1 bytes stand for themselves, the others follow from

@@ -121,11 +121,12 @@ impl Guard<'_> {
                 let parts: Vec<Value> = parts.iter().map(|part| self.value(part)).collect();
                 fields.push((Value::from(parts), "content"));
             }
-            Content::Null => fields.push((Value::from(()), "content")),
-            Content::Absent => {}
+            // As transformers hands messages over: a field that is null is none, since templates would print it.
+            Content::Null | Content::Absent => {}
         }
         let fields = fields.into_iter().map(|(value, name)| (Value::from(name), value));
-        let rest = message.rest.iter().map(|(name, value)| (self.text(name), self.value(value)));
+        let rest = message.rest.iter().filter(|(_, value)| !value.is_null());
+        let rest = rest.map(|(name, value)| (self.text(name), self.value(value)));
         Value::from_pairs(fields.chain(rest).chain(self.reasoning(message)))
     }
 

@@ -25,9 +25,14 @@ struct Layout {
     mark: Option<char>,
 }
 
-/// Writes `value`, laid out as the keyword arguments say.
-pub(super) fn to_json(value: &Value, options: Kwargs, mark: Option<char>) -> Result<Value, Error> {
-    let layout = Layout::new(&options, mark)?;
+/// Writes `value`, laid out as the arguments say, by place or by name.
+pub(super) fn to_json(
+    value: &Value,
+    places: &[Value],
+    options: Kwargs,
+    mark: Option<char>,
+) -> Result<Value, Error> {
+    let layout = Layout::new(places, &options, mark)?;
     options.assert_all_used()?;
     let mut out = String::new();
     layout.write(value, 0, &mut out)?;
@@ -35,25 +40,34 @@ pub(super) fn to_json(value: &Value, options: Kwargs, mark: Option<char>) -> Res
 }
 
 impl Layout {
-    fn new(options: &Kwargs, mark: Option<char>) -> Result<Self, Error> {
-        let indent = match options.get::<Option<Value>>("indent")?.filter(|indent| !indent.is_none()) {
-            Some(indent) => Some(indentation(&indent)?),
-            None => None,
+    fn new(places: &[Value], options: &Kwargs, mark: Option<char>) -> Result<Self, Error> {
+        let names = ["ensure_ascii", "indent", "separators", "sort_keys"];
+        if places.len() > names.len() {
+            return Err(invalid(format!("tojson takes at most {} arguments", names.len())));
+        }
+        let option = |name: &str| {
+            let place = names.iter().position(|other| *other == name).and_then(|place| places.get(place));
+            let value = place.cloned().map_or_else(|| options.get::<Option<Value>>(name), |value| Ok(Some(value)));
+            Ok::<_, Error>(value?.filter(|value| !value.is_none() && !value.is_undefined()))
         };
-        let (item_separator, key_separator) = match options.get::<Option<Vec<String>>>("separators")? {
-            Some(separators) => match <[String; 2]>::try_from(separators) {
-                Ok([item, key]) => (item, key),
-                Err(_) => return Err(invalid("separators must be two strings")),
-            },
+        let indent = option("indent")?.as_ref().map(indentation).transpose()?;
+        let (item_separator, key_separator) = match option("separators")? {
+            Some(separators) => {
+                let separators = separators.try_iter()?.map(|text| text.as_str().map(str::to_owned));
+                match separators.collect::<Option<Vec<_>>>().map(<[String; 2]>::try_from) {
+                    Some(Ok([item, key])) => (item, key),
+                    Some(Err(_)) | None => return Err(invalid("separators must be two strings")),
+                }
+            }
             None if indent.is_some() => (",".to_owned(), ": ".to_owned()),
             None => (", ".to_owned(), ": ".to_owned()),
         };
         Ok(Self {
-            ensure_ascii: options.get::<Option<bool>>("ensure_ascii")?.unwrap_or(false),
+            ensure_ascii: option("ensure_ascii")?.is_some_and(|flag| flag.is_true()),
             indent,
             item_separator,
             key_separator,
-            sort_keys: options.get::<Option<bool>>("sort_keys")?.unwrap_or(false),
+            sort_keys: option("sort_keys")?.is_some_and(|flag| flag.is_true()),
             mark,
         })
     }
@@ -189,7 +203,7 @@ fn key_text(key: &Value) -> Result<String, Error> {
 }
 
 /// `repr(float)`: the shortest digits that read back, with an exponent from 1e16 up and below 1e-4.
-fn python_float(number: f64) -> String {
+pub(super) fn python_float(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
     }

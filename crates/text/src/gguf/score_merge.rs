@@ -13,10 +13,10 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{GgufVocabulary, TokenKind, added_tokens, text_ends, with_ids};
+use super::{GgufVocabulary, TokenKind, added_tokens, normalizer, position, skeleton, text_ends, with_ids};
 use crate::error::TextError;
-use crate::tokenizer::{NamedTokens, Parts, TokenId};
-use crate::vocabulary::MAX_TOKEN_BYTES;
+use crate::tokenizer::{Kind, NamedTokens, Parts, TokenId};
+use crate::vocabulary::{CutBudget, MAX_TOKEN_BYTES};
 
 /// SentencePiece gives user-defined pieces this score, above all learned ones.
 const USER_DEFINED_SCORE: f32 = 0.0;
@@ -31,8 +31,8 @@ pub(super) fn parts(
     }
     let unknown = vocabulary.unknown.or_else(|| position(kinds, TokenKind::Unknown));
     let unknown = unknown.map(|id| vocabulary.tokens[id as usize].clone());
-    let space_prefix = vocabulary.add_space_prefix.unwrap_or(true);
-    let ends = text_ends(&vocabulary, true);
+    let skeleton = merging(&vocabulary, unknown);
+    let ends = text_ends(&vocabulary, [true, false]);
     let mut scores = std::mem::take(&mut vocabulary.scores);
     for (score, _) in scores.iter_mut().zip(kinds).filter(|(_, kind)| **kind == TokenKind::UserDefined) {
         *score = USER_DEFINED_SCORE;
@@ -41,18 +41,8 @@ pub(super) fn parts(
     restore_spaces(&mut pieces, kinds);
     let merges = merges(&pieces, &scores, kinds)?;
     let added = added_tokens(&pieces, kinds);
-    Ok(Parts {
-        skeleton: skeleton(unknown, space_prefix),
-        vocabulary: pieces,
-        merges,
-        added,
-        ends: Some(ends),
-        named,
-    })
-}
-
-fn position(kinds: &[TokenKind], wanted: TokenKind) -> Option<TokenId> {
-    kinds.iter().position(|kind| *kind == wanted).map(|id| id as TokenId)
+    let kind = Kind::Bpe { merges };
+    Ok(Parts { skeleton, vocabulary: pieces, kind, added, ends: Some(ends), named })
 }
 
 /// Runs of spaces are user-defined pieces of `▁`; conversion to GGUF writes them as spaces.
@@ -108,12 +98,13 @@ fn merges(
     let candidates = || pieces.iter().enumerate().filter(|(id, _)| mergeable(*id));
     let known: HashMap<&str, ()> = candidates().map(|(_, (text, _))| (text.as_str(), ())).collect();
     let mut cuts = Vec::new();
+    let mut budget = CutBudget::default();
     for (id, (text, _)) in candidates() {
-        // Bounds the work: a piece of n bytes has n cuts, each of n bytes to look up.
         if text.len() > MAX_TOKEN_BYTES {
             let (found, limit) = (text.len(), MAX_TOKEN_BYTES);
             return Err(TextError::TooLarge { what: "a token's length in bytes", found, limit });
         }
+        budget.spend(text.len())?;
         let chars = text.chars().count() as u32;
         for (left_chars, (cut, _)) in (0..).zip(text.char_indices()).skip(1) {
             if known.contains_key(&text[..cut]) && known.contains_key(&text[cut..]) {
@@ -130,27 +121,17 @@ fn merges(
     Ok(halves.collect())
 }
 
-fn skeleton(unknown: Option<String>, space_prefix: bool) -> Map<String, Value> {
-    let spaces = json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
-    let prefix = json!({"type": "Prepend", "prepend": "▁"});
-    let normalizer =
-        if space_prefix { json!({"type": "Sequence", "normalizers": [prefix, spaces]}) } else { spaces };
-    let mut decoders = vec![
-        json!({"type": "Replace", "pattern": {"String": "▁"}, "content": " "}),
-        json!({"type": "ByteFallback"}),
-        json!({"type": "Fuse"}),
-    ];
+fn merging(vocabulary: &GgufVocabulary, unknown: Option<String>) -> Map<String, Value> {
+    let space_prefix = vocabulary.add_space_prefix.unwrap_or(true);
+    let mut normalizers = normalizer::steps(vocabulary, vocabulary.remove_extra_whitespaces.unwrap_or(false));
     if space_prefix {
-        decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
+        normalizers.push(json!({"type": "Prepend", "prepend": "▁"}));
     }
-    let model = json!({"type": "BPE", "unk_token": unknown, "fuse_unk": true, "byte_fallback": true});
-    let entries = [
-        ("version", json!("1.0")),
-        ("normalizer", normalizer),
+    normalizers.push(json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"}));
+    skeleton([
+        ("normalizer", json!({"type": "Sequence", "normalizers": normalizers})),
         ("pre_tokenizer", Value::Null),
-        ("post_processor", Value::Null),
-        ("decoder", json!({"type": "Sequence", "decoders": decoders})),
-        ("model", model),
-    ];
-    entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+        ("decoder", normalizer::decoder(space_prefix)),
+        ("model", json!({"type": "BPE", "unk_token": unknown, "fuse_unk": true, "byte_fallback": true})),
+    ])
 }

@@ -1,7 +1,8 @@
 //! Checks the parts of a tokenizer and joins them into one that works.
 //!
-//! Whatever the source, these hold afterwards: text and id are one to one, and an added token has the id that its source
-//! declares. Listed merges are checked by `check_merges` where they are read; derived ones are right by their making.
+//! Whatever the source, these hold afterwards: text and id are one to one, an added token has the id that its source
+//! declares, and a model that could find control tokens in plain text is known as such. Listed merges are checked by
+//! `check_merges` where they are read; derived ones are right by their making.
 //!
 //! Knows no source format.
 
@@ -9,13 +10,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use tokenizers::models::bpe::{BPE, Vocab};
 
 use super::config::NamedTokens;
-use super::{Inner, TokenId, parts};
-use crate::error::{TextError, first_characters};
+use super::{Inner, Kind, TokenId, model, parts, spelling};
+use crate::error::TextError;
 use crate::special::SpecialTexts;
-use crate::vocabulary::{AddedToken, Spelling, Vocabulary};
+use crate::vocabulary::{AddedToken, Vocabulary};
 
 /// A tokenizer in parts.
 pub(crate) struct Parts {
@@ -23,8 +23,8 @@ pub(crate) struct Parts {
     pub(crate) skeleton: Map<String, Value>,
     /// The model's own pieces.
     pub(crate) vocabulary: Vec<(String, TokenId)>,
-    /// Pairs of pieces, the most urgent first.
-    pub(crate) merges: Vec<(String, String)>,
+    /// How the model splits a word, and its lists.
+    pub(crate) kind: Kind,
     /// Tokens found in the text before the model sees it.
     pub(crate) added: Vec<AddedToken>,
     /// What goes around a raw prompt; `None`: the skeleton's post-processor knows.
@@ -49,62 +49,27 @@ pub(crate) struct TextEnds {
 }
 
 pub(super) fn assemble(from: Parts) -> Result<Inner, TextError> {
-    let Parts { mut skeleton, vocabulary: pieces, merges, added, ends, named } = from;
-    parts::check(&skeleton)?;
-    let spelling = spelling(&skeleton)?;
+    let Parts { mut skeleton, vocabulary: pieces, kind, added, ends, named } = from;
+    parts::check(&mut skeleton)?;
+    let spelling = spelling::of_decoder(&skeleton)?;
     check_one_to_one(&pieces)?;
     let vocabulary = Vocabulary::new(spelling, &pieces, &added)?;
     let specials = SpecialTexts::new(
         added.iter().filter(|added| added.token.special).map(|added| added.token.content.as_str()),
     );
 
-    let model = take_options(&mut skeleton);
+    let options = take_options(&mut skeleton);
+    let whole_words = options.get("ignore_merges") == Some(&Value::Bool(true));
+    let finds_specials = whole_words || matches!(kind, Kind::Unigram { .. });
     let mut library: tokenizers::Tokenizer = serde_json::from_value(Value::Object(skeleton))
         .map_err(|error| TextError::Library { stage: "configuration", reason: error.to_string() })?;
-    library.with_model(build_model(&model, pieces, merges)?);
+    library.with_model(model::build(kind, &options, pieces)?);
     add_tokens(&mut library, added)?;
     let ends = match ends {
         Some(ends) => ends,
         None => ends_of_post_processor(&library)?,
     };
-    Ok(Inner { library, vocabulary: Arc::new(vocabulary), specials, ends, named })
-}
-
-/// How the decoder turns pieces into text. The four decoders of byte-level and SentencePiece tokenizers are known, each
-/// other one is refused.
-fn spelling(skeleton: &Map<String, Value>) -> Result<Spelling, TextError> {
-    let decoder = skeleton.get("decoder").unwrap_or(&Value::Null);
-    let steps = match decoder.get("type").and_then(Value::as_str) {
-        Some("Sequence") => decoder.get("decoders").and_then(Value::as_array).cloned().unwrap_or_default(),
-        _ => vec![decoder.clone()],
-    };
-    let (mut byte_fallback, mut leading_spaces) = (false, 0);
-    for step in &steps {
-        let text = |key: &str| step.get(key).and_then(Value::as_str);
-        match text("type") {
-            Some("ByteLevel") if steps.len() == 1 => return Ok(Spelling::ByteLevel),
-            Some("Replace")
-                if *step == json!({"type": "Replace", "pattern": {"String": "▁"}, "content": " "}) => {}
-            Some("ByteFallback") => byte_fallback = true,
-            Some("Fuse") => {}
-            Some("Strip") if text("content") == Some(" ") && step.get("stop") == Some(&json!(0)) => {
-                leading_spaces = step.get("start").and_then(Value::as_u64).unwrap_or(0) as usize;
-            }
-            Some("Metaspace") if text("replacement") == Some("▁") => {
-                let never = text("prepend_scheme") == Some("never")
-                    || step.get("add_prefix_space") == Some(&Value::Bool(false));
-                leading_spaces = usize::from(!never);
-            }
-            Some(_) | None => {
-                return Err(TextError::UnsupportedKind {
-                    part: "decoder",
-                    found: first_characters(&step.to_string()),
-                    supported: "ByteLevel, Metaspace, and sequences of Replace(▁), ByteFallback, Fuse, Strip(space)",
-                });
-            }
-        }
-    }
-    Ok(Spelling::Pieces { byte_fallback, leading_spaces })
+    Ok(Inner { library, vocabulary: Arc::new(vocabulary), specials, finds_specials, ends, named })
 }
 
 fn check_one_to_one(pieces: &[(String, TokenId)]) -> Result<(), TextError> {
@@ -152,27 +117,6 @@ fn take_options(skeleton: &mut Map<String, Value>) -> Map<String, Value> {
         Some(Value::Object(options)) => options,
         Some(_) | None => Map::new(),
     }
-}
-
-fn build_model(
-    options: &Map<String, Value>,
-    pieces: Vec<(String, TokenId)>,
-    merges: Vec<(String, String)>,
-) -> Result<BPE, TextError> {
-    let flag = |key: &str| options.get(key).and_then(Value::as_bool).unwrap_or(false);
-    let text = |key: &str| options.get(key).and_then(Value::as_str).map(str::to_owned);
-    let mut builder = BPE::builder()
-        .vocab_and_merges(pieces.into_iter().collect::<Vocab>(), merges)
-        .fuse_unk(flag("fuse_unk"))
-        .byte_fallback(flag("byte_fallback"))
-        .ignore_merges(flag("ignore_merges"));
-    if let Some(unknown) = text("unk_token") {
-        builder = builder.unk_token(unknown);
-    }
-    if let Some(suffix) = text("end_of_word_suffix").filter(|suffix| !suffix.is_empty()) {
-        builder = builder.end_of_word_suffix(suffix);
-    }
-    builder.build().map_err(TextError::library("model"))
 }
 
 fn add_tokens(library: &mut tokenizers::Tokenizer, mut added: Vec<AddedToken>) -> Result<(), TextError> {

@@ -6,8 +6,10 @@
 
 use serde_json::Value;
 
-use super::{TextEnds, TokenId};
+use super::json::{token_id, with_flags};
+use super::{Kind, Parts, TextEnds, TokenId, check_merges};
 use crate::error::TextError;
+use crate::vocabulary::AddedToken;
 
 /// The tokens that have a role, as (variable name in templates, text): `bos_token`, `eos_token`, ...
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,6 +36,10 @@ pub struct TokenizerConfig {
     pub add_eos: Option<bool>,
     /// The file's `chat_template`, as it stands there.
     pub chat_template: Option<Value>,
+    /// `tokenizer_class`, which for tiktoken files says how text is split.
+    pub class: Option<String>,
+    /// `added_tokens_decoder`, for files that hold pieces alone; tokenizer.json has its own list.
+    pub(crate) added: Vec<AddedToken>,
 }
 
 const ROLES: [&str; 7] =
@@ -52,6 +58,8 @@ impl TokenizerConfig {
             add_eos: flag(&root, "add_eos_token")?,
             chat_template: root.get("chat_template").filter(|template| !template.is_null()).cloned(),
             named: NamedTokens::default(),
+            class: root.get("tokenizer_class").and_then(Value::as_str).map(str::to_owned),
+            added: added_tokens(&root)?,
         };
         for role in ROLES {
             if let Some(text) = token_text(&root, role)? {
@@ -59,6 +67,35 @@ impl TokenizerConfig {
             }
         }
         Ok(config)
+    }
+
+    /// Puts into the parts of a file that knows pieces alone what this file adds: tokens, in the place of the piece with
+    /// the same id or behind the pieces, roles, and what goes around a prompt, `by_default` where it doesn't say:
+    /// beginning of text, end of text.
+    pub(crate) fn extend(&self, parts: &mut Parts, by_default: [bool; 2]) -> Result<(), TextError> {
+        for added in &self.added {
+            if let Some((piece, _)) = parts.vocabulary.get_mut(added.id as usize) {
+                piece.clone_from(&added.token.content);
+            }
+            parts.added.retain(|other| other.id != added.id);
+            parts.added.push(added.clone());
+        }
+        if let (Kind::Bpe { merges }, false) = (&parts.kind, self.added.is_empty()) {
+            check_merges(&parts.vocabulary, merges)?;
+        }
+        for (role, text) in &self.named.entries {
+            parts.named.entries.retain(|(other, _)| other != role);
+            parts.named.entries.push((role.clone(), text.clone()));
+        }
+        let named = Self { named: parts.named.clone(), ..self.clone() };
+        let [add_bos, add_eos] = by_default;
+        let certain = Self {
+            add_bos: self.add_bos.or(Some(add_bos)),
+            add_eos: self.add_eos.or(Some(add_eos)),
+            ..named
+        };
+        parts.ends = certain.text_ends(|text| parts.id_of(text))?;
+        Ok(())
     }
 
     /// What to put around a raw prompt, if this file says so; else tokenizer.json's post-processor decides.
@@ -85,6 +122,27 @@ impl TokenizerConfig {
             suffix: end(self.add_eos, "eos_token")?,
         }))
     }
+}
+
+fn added_tokens(root: &Value) -> Result<Vec<AddedToken>, TextError> {
+    let Some(list) = root.get("added_tokens_decoder").filter(|list| !list.is_null()) else {
+        return Ok(Vec::new());
+    };
+    let list = list.as_object().ok_or_else(|| {
+        TextError::wrong_key("added_tokens_decoder", Some(list), "an object of id to token")
+    })?;
+    let entries = list.iter().map(|(key, entry)| {
+        let id = key.parse::<u64>().ok().and_then(|id| token_id(&Value::from(id)));
+        let content = entry.get("content").and_then(Value::as_str).filter(|content| !content.is_empty());
+        match (id, content) {
+            (Some(id), Some(content)) => Ok(AddedToken { id, token: with_flags(content.to_owned(), entry) }),
+            _ => {
+                let expected = "an id below 4194304 and a token with `content`";
+                Err(TextError::wrong_key(format!("added_tokens_decoder.{key}"), Some(entry), expected))
+            }
+        }
+    });
+    entries.collect()
 }
 
 fn flag(root: &Value, key: &str) -> Result<Option<bool>, TextError> {

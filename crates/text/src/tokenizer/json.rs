@@ -1,15 +1,15 @@
 //! Takes a tokenizer.json apart into the parts that `assemble` checks and joins.
 //!
-//! The two large lists, vocabulary and merges, are moved out and never pass through the library's own reader, which is
+//! The large lists, vocabulary, merges and scores, are moved out and never pass through the library's own reader, which is
 //! several times slower and trusts them. Truncation, padding and dropout are training aids and are left out.
 //!
 //! Knows no tokenizer library beyond its added tokens.
 
 use serde_json::{Map, Value};
 
-use super::TokenId;
 use super::assemble::{Parts, check_merges};
 use super::config::NamedTokens;
+use super::{Kind, TokenId};
 use crate::error::TextError;
 use crate::vocabulary::{AddedToken, MAX_VOCABULARY};
 
@@ -26,42 +26,80 @@ pub(super) fn take_apart(bytes: &[u8]) -> Result<Parts, TextError> {
     let Value::Object(mut skeleton) = root else {
         return Err(TextError::wrong_key("tokenizer.json", Some(&root), "an object"));
     };
-    let mut model = take_model(&mut skeleton)?;
-    let vocabulary = take_vocabulary(&mut model)?;
-    let merges = take_merges(&mut model)?;
-    check_merges(&vocabulary, &merges)?;
+    let (mut model, kind) = take_model(&mut skeleton)?;
+    let (vocabulary, kind) = match kind.as_str() {
+        "BPE" => byte_pairs(&mut model)?,
+        "WordPiece" => (take_vocabulary(&mut model)?, Kind::WordPiece),
+        _ => take_scored_pieces(&mut model)?,
+    };
     let added = take_added_tokens(&mut skeleton)?;
     skeleton.insert("model".to_owned(), Value::Object(model));
-    Ok(Parts { skeleton, vocabulary, merges, added, ends: None, named: NamedTokens::default() })
+    Ok(Parts { skeleton, vocabulary, kind, added, ends: None, named: NamedTokens::default() })
 }
 
-/// The model's options, emptied of what a model at work must not have.
-fn take_model(skeleton: &mut Map<String, Value>) -> Result<Map<String, Value>, TextError> {
+/// The model's options, emptied of what a model at work must not have, and its kind: `BPE`, `WordPiece` or `Unigram`.
+fn take_model(skeleton: &mut Map<String, Value>) -> Result<(Map<String, Value>, String), TextError> {
     for training_aid in ["truncation", "padding"] {
         skeleton.remove(training_aid);
     }
     let Some(Value::Object(mut model)) = skeleton.remove("model") else {
         return Err(TextError::wrong_key("model", skeleton.get("model"), "an object"));
     };
-    // Files from before 2020 leave the type out; what has merges is BPE.
+    model.remove("dropout");
+    // Files from before 2020 leave the type out.
     let kind = match model.get("type") {
         Some(kind) => kind.as_str().unwrap_or("?").to_owned(),
         None if model.contains_key("merges") => "BPE".to_owned(),
+        None if model.contains_key("unk_id") => "Unigram".to_owned(),
+        None if model.contains_key("max_input_chars_per_word") => "WordPiece".to_owned(),
         None => "?".to_owned(),
     };
-    if kind != "BPE" {
-        return Err(TextError::UnsupportedKind { part: "tokenizer model", found: kind, supported: "BPE" });
-    }
-    model.insert("type".to_owned(), Value::from("BPE"));
-    model.remove("dropout");
-    match model.remove("continuing_subword_prefix") {
-        None | Some(Value::Null) => Ok(model),
-        Some(Value::String(prefix)) if prefix.is_empty() => Ok(model),
-        Some(prefix) => Err(TextError::wrong_key("model.continuing_subword_prefix", Some(&prefix), "null")),
+    match kind.as_str() {
+        "BPE" | "WordPiece" | "Unigram" => Ok((model, kind)),
+        _ => {
+            let supported = "BPE, WordPiece, Unigram";
+            Err(TextError::UnsupportedKind { part: "tokenizer model", found: kind, supported })
+        }
     }
 }
 
-fn take_vocabulary(model: &mut Map<String, Value>) -> Result<Vec<(String, TokenId)>, TextError> {
+type Pieces = Vec<(String, TokenId)>;
+
+fn byte_pairs(model: &mut Map<String, Value>) -> Result<(Pieces, Kind), TextError> {
+    match model.remove("continuing_subword_prefix") {
+        None | Some(Value::Null) => {}
+        Some(Value::String(prefix)) if prefix.is_empty() => {}
+        Some(prefix) => {
+            let key = "model.continuing_subword_prefix";
+            return Err(TextError::wrong_key(key, Some(&prefix), "null"));
+        }
+    }
+    let vocabulary = take_vocabulary(model)?;
+    let merges = take_merges(model)?;
+    check_merges(&vocabulary, &merges)?;
+    Ok((vocabulary, Kind::Bpe { merges }))
+}
+
+/// A Unigram model lists pairs of piece and score by id.
+fn take_scored_pieces(model: &mut Map<String, Value>) -> Result<(Pieces, Kind), TextError> {
+    let list = match model.remove("vocab") {
+        Some(Value::Array(list)) => list,
+        other => return Err(TextError::wrong_key("model.vocab", other.as_ref(), "a list of pieces")),
+    };
+    let (mut pieces, mut scores) = (Vec::with_capacity(list.len()), Vec::with_capacity(list.len()));
+    for (id, mut entry) in list.into_iter().enumerate() {
+        let pair = (entry.get_mut(0).map(Value::take), entry.get(1).and_then(Value::as_f64));
+        let (Some(Value::String(piece)), Some(score)) = pair else {
+            let key = format!("model.vocab[{id}]");
+            return Err(TextError::wrong_key(key, Some(&entry), "a piece and its score"));
+        };
+        pieces.push((piece, id as TokenId));
+        scores.push(score);
+    }
+    Ok((pieces, Kind::Unigram { scores }))
+}
+
+fn take_vocabulary(model: &mut Map<String, Value>) -> Result<Pieces, TextError> {
     let vocabulary = match model.remove("vocab") {
         Some(Value::Object(vocabulary)) => vocabulary,
         other => return Err(TextError::wrong_key("model.vocab", other.as_ref(), "an object of text to id")),
@@ -73,7 +111,7 @@ fn take_vocabulary(model: &mut Map<String, Value>) -> Result<Vec<(String, TokenI
     entries.collect()
 }
 
-fn token_id(value: &Value) -> Option<TokenId> {
+pub(super) fn token_id(value: &Value) -> Option<TokenId> {
     value.as_u64().filter(|&id| id < MAX_VOCABULARY as u64).map(|id| id as TokenId)
 }
 
@@ -130,15 +168,19 @@ fn added_token(index: usize, mut entry: Value) -> Result<AddedToken, TextError> 
         Some(Value::String(content)) if !content.is_empty() => content,
         other => return Err(TextError::wrong_key(key("content"), other.as_ref(), "a string with text")),
     };
+    Ok(AddedToken { id, token: with_flags(content, &entry) })
+}
+
+/// An added token with the flags of its entry, those that are missing as the library sets them.
+pub(super) fn with_flags(content: String, entry: &Value) -> tokenizers::AddedToken {
     let flag = |name: &str, default: bool| entry.get(name).and_then(Value::as_bool).unwrap_or(default);
     let special = flag("special", false);
-    let token = tokenizers::AddedToken {
+    tokenizers::AddedToken {
         content,
         single_word: flag("single_word", false),
         lstrip: flag("lstrip", false),
         rstrip: flag("rstrip", false),
         normalized: flag("normalized", !special),
         special,
-    };
-    Ok(AddedToken { id, token })
+    }
 }

@@ -5,7 +5,7 @@ use crate::fixture;
 use gannet_text::chat::{self, ChatTemplate, Clock, Content, Message, RenderOptions, Rendered};
 use gannet_text::error::TextError;
 use gannet_text::gguf;
-use gannet_text::text::{Text, TextFiles};
+use gannet_text::text::{GgufTemplates, Text, TextFiles, TokenizerFile};
 use gannet_text::tokenizer::{Specials, Tokenizer};
 use serde_json::{Map, Value, json};
 
@@ -23,7 +23,8 @@ fn messages(chat: &Value) -> Vec<Message> {
 fn options(variables: &Value, unix_seconds: i64) -> RenderOptions {
     let mut variables = variables.as_object().unwrap().clone();
     let add_generation_prompt = variables.shift_remove("add_generation_prompt") == Some(Value::Bool(true));
-    RenderOptions { add_generation_prompt, variables, clock: Clock::Fixed { unix_seconds } }
+    let clock = Clock::Fixed { unix_seconds };
+    RenderOptions { add_generation_prompt, variables, clock, ..RenderOptions::default() }
 }
 
 #[test]
@@ -267,7 +268,7 @@ fn a_models_files_give_its_text_side() {
     let tokenizer_json = serde_json::to_vec(&fixture::read("smollm")["tokenizer_json"]).unwrap();
     let load = |config: &str, file: Option<&str>| {
         let files = TextFiles {
-            tokenizer: &tokenizer_json,
+            tokenizer: TokenizerFile::Json(&tokenizer_json),
             tokenizer_config: Some(config.as_bytes()),
             chat_template: file.map(str::as_bytes),
         };
@@ -290,4 +291,31 @@ fn a_models_files_give_its_text_side() {
     assert!(matches!(load(r#"{"chat_template": []}"#, None), Err(TextError::WrongKey { .. })));
     assert!(matches!(load(r#"{"bos_token": 7}"#, None), Err(TextError::WrongKey { .. })));
     assert!(matches!(load("{", None), Err(TextError::NotJson { file: "tokenizer_config.json", .. })));
+}
+
+#[test]
+fn a_gguf_files_templates_are_told_apart() {
+    let vocabulary = || fixture::vocabulary(&fixture::read("smollm"));
+    let rendered = |templates: GgufTemplates<'_>, tools: &[Value]| {
+        let text = Text::from_gguf(vocabulary(), templates).unwrap();
+        text.require_template(tools).map(|it| it.render(&[], tools, &RenderOptions::default()).unwrap().text)
+    };
+    let both = GgufTemplates { plain: Some("plain"), default: Some("default"), tool_use: Some("tools") };
+    assert_eq!(rendered(both, &[]).unwrap(), "plain");
+    assert_eq!(rendered(both, &[json!({})]).unwrap(), "tools");
+    let named = GgufTemplates { plain: None, ..both };
+    assert_eq!(rendered(named, &[]).unwrap(), "default");
+    let one = GgufTemplates { plain: Some("plain"), ..GgufTemplates::default() };
+    assert_eq!(rendered(one, &[json!({})]).unwrap(), "plain");
+    assert!(matches!(rendered(GgufTemplates::default(), &[]), Err(TextError::NoTemplate)));
+}
+
+#[test]
+fn fields_that_are_null_are_not_printed() {
+    let tokenizer = tokenizer("smollm");
+    let source = "[{{ messages[0].content }}{{ messages[0].tool_calls }}{{ messages[0].name is defined }}]";
+    let message = Message::from_json(json!({"role": "user", "content": null, "tool_calls": null, "name": null}));
+    let template = ChatTemplate::new(source, &tokenizer).unwrap();
+    let rendered = template.render(&[message.unwrap()], &[], &RenderOptions::default()).unwrap();
+    assert_eq!(rendered.text, "[False]");
 }

@@ -13,7 +13,11 @@ pub(crate) fn read(name: &str) -> Value {
 
 /// Its `gguf` object as the loader would fill it.
 pub(crate) fn vocabulary(fixture: &Value) -> GgufVocabulary {
-    let gguf = &fixture["gguf"];
+    gguf_vocabulary(&fixture["gguf"])
+}
+
+/// A fixture's metadata as the loader would fill it.
+pub(crate) fn gguf_vocabulary(gguf: &Value) -> GgufVocabulary {
     let list = |key: &str| gguf[key].as_array().cloned().unwrap_or_default();
     let texts = |key: &str| list(key).iter().map(|text| text.as_str().unwrap().to_owned()).collect();
     let id = |key: &str| gguf[key].as_u64().map(|id| id as u32);
@@ -29,10 +33,28 @@ pub(crate) fn vocabulary(fixture: &Value) -> GgufVocabulary {
         eot: id("eot"),
         unknown: id("unknown"),
         padding: id("padding"),
+        cls: id("cls"),
+        separator: id("separator"),
+        mask: id("mask"),
         add_bos: gguf["add_bos"].as_bool(),
         add_eos: gguf["add_eos"].as_bool(),
+        add_separator: gguf["add_separator"].as_bool(),
         add_space_prefix: gguf["add_space_prefix"].as_bool(),
+        remove_extra_whitespaces: gguf["remove_extra_whitespaces"].as_bool(),
+        precompiled_charsmap: list("precompiled_charsmap").iter().map(|byte| byte.as_u64().unwrap() as u8).collect(),
+        lowercase: gguf["lowercase"].as_bool(),
+        strip_accents: gguf["strip_accents"].as_bool(),
     }
+}
+
+/// The bytes of the fixture `name`.
+pub(crate) fn bytes(name: &str) -> Vec<u8> {
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)).unwrap()
+}
+
+/// Ids that are written as one string.
+pub(crate) fn joined_ids(value: &Value) -> Vec<u32> {
+    value.as_str().unwrap().split_whitespace().map(|id| id.parse().unwrap()).collect()
 }
 
 /// A list of ids.

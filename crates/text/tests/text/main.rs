@@ -3,6 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't read its fixture has failed")]
 
 mod chats;
+mod expressions;
 mod fixture;
+mod kinds;
+mod published;
 mod stopping;
 mod tokenizers;

@@ -208,8 +208,12 @@ fn tokenizer_files_that_contradict_themselves_are_refused() {
     check(&|file| *file = json!([]), "`tokenizer.json` is `a list of 0`, expected an object");
     check(&|file| file["model"] = json!(7), "`model` is `nothing`, expected an object");
     check(
+        &|file| file["model"]["type"] = json!("WordLevel"),
+        "tokenizer model `WordLevel` is not supported; supported: BPE, WordPiece, Unigram",
+    );
+    check(
         &|file| file["model"]["type"] = json!("Unigram"),
-        "tokenizer model `Unigram` is not supported; supported: BPE",
+        "`model.vocab` is `an object of 700`, expected a list of pieces",
     );
     check(
         &|file| file["model"]["vocab"] = json!([1]),
@@ -241,8 +245,8 @@ fn tokenizer_files_that_contradict_themselves_are_refused() {
         "added token `<tool_call>` declares id 5000, but it gets id 700: ids must be dense",
     );
     check(
-        &|file| file["decoder"] = json!({"type": "WordPiece"}),
-        "decoder `{\"type\":\"WordPiece\"}` is not supported; supported: ByteLevel, Metaspace, and \
+        &|file| file["decoder"] = json!({"type": "CTC"}),
+        "decoder `{\"type\":\"CTC\"}` is not supported; supported: ByteLevel, Metaspace, WordPiece, and \
          sequences of Replace(▁), ByteFallback, Fuse, Strip(space)",
     );
     assert!(
@@ -251,13 +255,18 @@ fn tokenizer_files_that_contradict_themselves_are_refused() {
     );
     check(
         &|file| file["normalizer"] = json!({"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
-        "normalizer `{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}` is not supported; supported: NFC, NFD, \
-         NFKC, NFKD, Lowercase, Prepend, Replace of a string, Sequence",
+        "the precompiled map of characters is damaged: it has no length field",
+    );
+    check(
+        &|file| file["normalizer"] = json!({"type": "Replace", "pattern": {"Regex": "a*"}, "content": ""}),
+        "normalizer `{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a*\"},\"content\":\"\"}` is not supported; supported: \
+         BertNormalizer, NFC, NFD, NFKC, NFKD, Lowercase, Nmt, Precompiled, Prepend, Replace, Strip, StripAccents, \
+         Sequence",
     );
     check(
         &|file| file["pre_tokenizer"] = json!({"type": "FixedLength", "length": 0}),
-        "pre-tokenizer `{\"type\":\"FixedLength\",\"length\":0}` is not supported; supported: ByteLevel, Digits, \
-         Metaspace, Punctuation, Split, Whitespace, WhitespaceSplit, Sequence",
+        "pre-tokenizer `{\"type\":\"FixedLength\",\"length\":0}` is not supported; supported: BertPreTokenizer, \
+         ByteLevel, Digits, Metaspace, Punctuation, Split, Whitespace, WhitespaceSplit, Sequence",
     );
     let broken = Tokenizer::from_json(b"{\"model\": ", &TokenizerConfig::default()).unwrap_err();
     assert!(broken.to_string().starts_with("`tokenizer.json` is no valid JSON: EOF"));
