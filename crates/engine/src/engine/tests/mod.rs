@@ -72,9 +72,20 @@ impl Bench {
         let prompt = prompt.iter().copied().map(TokenId).collect();
         let mut request = Request::greedy(prompt, max_tokens, self.recorder.clone());
         change(&mut request);
+        self.enqueue(request, None)
+    }
+
+    /// Another answer to the prompt of `after`.
+    fn submit_choice(&mut self, prompt: &[u32], max_tokens: u32, choice: u32, after: RequestId) -> RequestId {
+        let prompt = prompt.iter().copied().map(TokenId).collect();
+        let request = Request { choice, ..Request::greedy(prompt, max_tokens, self.recorder.clone()) };
+        self.enqueue(request, Some(after))
+    }
+
+    fn enqueue(&mut self, request: Request, after: Option<RequestId>) -> RequestId {
         let id = RequestId(self.next_id);
         self.next_id += 1;
-        let sequence = Sequence::new(id, request, None, Clock::start());
+        let sequence = Sequence::new(id, request, after, Clock::start());
         self.engine.obey(Command::Submit(Box::new(sequence)));
         id
     }

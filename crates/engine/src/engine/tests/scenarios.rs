@@ -204,3 +204,63 @@ fn a_truncated_answer_is_cached_up_to_where_it_was_cut() {
     bench.finish();
     assert_eq!(bench.ending(next).expect("it has ended").1.reused_tokens, 105);
 }
+
+#[test]
+fn scores_that_are_not_finite_end_their_request_alone_and_leave_no_cache() {
+    for kind in [Kind::Dense, Kind::Windowed, Kind::Hybrid] {
+        let mut bench = Bench::roomy(kind, options(2, 256));
+        let bad = [prompt(1, 200), vec![simulated::POISON.0]].concat();
+        let ids = [bench.submit(&bad, 5), bench.submit(&prompt(2, 100), 5)];
+        bench.finish();
+        let (reason, _) = bench.ending(ids[0]).expect("it has ended");
+        assert!(matches!(reason, FinishReason::Failed(ref why) if why.contains("not finite")), "{reason:?}");
+        assert_eq!(bench.tokens(ids[1]).len(), 5);
+        let again = bench.submit(&bad, 5);
+        bench.finish();
+        assert_eq!(bench.ending(again).expect("it has ended").1.reused_tokens, 0, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_deadline_ends_a_request_wherever_it_is() {
+    let mut bench = Bench::roomy(Kind::Dense, options(1, 64));
+    let past = |request: &mut Request| request.deadline = Some(std::time::Instant::now());
+    let running = bench.submit(&prompt(1, 500), 50);
+    bench.turn();
+    let waiting = bench.submit_with(&prompt(2, 5), 5, past);
+    bench.turn();
+    assert_eq!(bench.ending(waiting).expect("it has ended").0, FinishReason::TimedOut);
+    assert!(bench.ending(running).is_none());
+}
+
+#[test]
+fn choices_compute_their_prompt_once() {
+    for kind in [Kind::Dense, Kind::Windowed, Kind::Hybrid] {
+        let mut bench = Bench::roomy(kind, options(4, 256));
+        let text = prompt(1, 200);
+        let leader = bench.submit(&text, 5);
+        let others: Vec<RequestId> =
+            (0..3).map(|choice| bench.submit_choice(&text, 5, choice + 1, leader)).collect();
+        bench.finish();
+        assert_eq!(bench.ending(leader).expect("it has ended").1.reused_tokens, 0);
+        for id in others {
+            assert_eq!(bench.ending(id).expect("it has ended").1.reused_tokens, 199, "{kind:?}");
+            bench.check_answer(id, &text);
+        }
+    }
+}
+
+#[test]
+fn a_thousand_aborts_at_any_moment_leave_nothing_held() {
+    let mut bench = Bench::roomy(Kind::Hybrid, EngineOptions { depth: 2, ..options(4, 64) });
+    for n in 0..1000u32 {
+        let id = bench.submit(&prompt(n % 7, 20 + n % 150), 40);
+        for _ in 0..n % 5 {
+            bench.turn();
+        }
+        bench.engine.obey(Command::Cancel(id));
+    }
+    bench.finish();
+    bench.engine.check_invariants();
+    assert_eq!((bench.engine.running.len(), bench.engine.free_slots.len()), (0, 4));
+}

@@ -14,6 +14,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 pub(super) const VOCABULARY: u32 = 1000;
+/// What the simulated model says after this token is not a number.
+pub(super) const POISON: TokenId = TokenId(998);
 /// Tokens of the window of the simulated window layer.
 pub(super) const WINDOW: u32 = 100;
 
@@ -115,8 +117,8 @@ struct SimulatedState {
 #[derive(Default)]
 struct SimulatedPlan {
     next_step: u64,
-    /// The token that each output of each step draws.
-    drawn: HashMap<StepId, Vec<TokenId>>,
+    /// The token that each output of each step draws; none where its scores are not finite.
+    drawn: HashMap<StepId, Vec<Option<TokenId>>>,
     /// Steps whose draws were asked for.
     sampled: Vec<StepId>,
 }
@@ -154,9 +156,10 @@ impl Plan for SimulatedPlan {
     }
 
     fn wait(&mut self, step: StepId) -> Result<StepOutput, DeviceError> {
-        let result = |token: &TokenId| OutputResult {
-            token: Some(*token),
+        let result = |token: &Option<TokenId>| OutputResult {
+            token: *token,
             logprobs: Some(TokenLogprobs::default()),
+            not_finite: token.is_none(),
             ..OutputResult::default()
         };
         Ok(StepOutput { outputs: self.drawn[&step].iter().map(result).collect(), accepted: Vec::new() })
@@ -169,7 +172,12 @@ impl Plan for SimulatedPlan {
 
 impl SimulatedPlan {
     /// Writes a sequence's rows and returns what each of them draws.
-    fn run_sequence(&self, batch: &Batch, sequence: usize, state: &mut SimulatedState) -> Vec<TokenId> {
+    fn run_sequence(
+        &self,
+        batch: &Batch,
+        sequence: usize,
+        state: &mut SimulatedState,
+    ) -> Vec<Option<TokenId>> {
         let part = &batch.sequences[sequence];
         let mut recurrent = 0;
         if let Some(read) = part.recurrent.and_then(|recurrent| recurrent.read) {
@@ -181,7 +189,8 @@ impl SimulatedPlan {
                 TokenSource::Known(token) => token,
                 TokenSource::Sampled { step, output } => {
                     assert!(self.sampled.contains(&step), "the token was drawn");
-                    self.drawn[&step][output as usize]
+                    // A device goes on with something; the request ends when the host hears of it.
+                    self.drawn[&step][output as usize].unwrap_or(POISON)
                 }
                 TokenSource::Embedding(_) => panic!("no request brings embeddings"),
             };
@@ -192,7 +201,8 @@ impl SimulatedPlan {
                 hashes[group] = state.read(batch, sequence, group, row.index);
             }
             let is_recurrent = part.recurrent.is_some();
-            drawn_tokens.push(drawn(hashes[0], hashes[1], if is_recurrent { recurrent } else { 0 }));
+            let token_after = drawn(hashes[0], hashes[1], if is_recurrent { recurrent } else { 0 });
+            drawn_tokens.push((token != POISON).then_some(token_after));
         }
         if let Some(RecurrentWrite::Bank(bank)) = part.recurrent.map(|recurrent| recurrent.write) {
             state.banks.insert(bank, recurrent);
