@@ -61,7 +61,7 @@ pub(super) fn lists(root: &Path) -> Result<Lists> {
 pub(super) fn check(metadata: &Metadata, lists: &Lists) -> Vec<Finding> {
     let compiled = metadata.compiled_for(BINARY);
     let mut found = count(compiled.len());
-    found.extend(compiled.iter().flat_map(|package| banned(package, &compiled, &lists.bans.deny)));
+    found.extend(compiled.iter().flat_map(|package| banned(package, &metadata.needs(package), &lists.bans.deny)));
     found.extend(duplicates(&compiled, &lists.bans.skip));
     found.extend(compiled.iter().flat_map(|package| licence(package, &lists.licenses.allow)));
     found
@@ -78,20 +78,11 @@ fn count(crates: usize) -> Vec<Finding> {
     )]
 }
 
-/// Crates that build C code or look for it on the machine.
-fn banned(package: &Package, compiled: &[&Package], bans: &[Ban]) -> Vec<Finding> {
-    let mut found = Vec::new();
-    for ban in bans {
-        let declared = package.dependencies.iter();
-        let depends = declared.filter(|dependency| dependency.kind.as_deref() != Some("dev"));
-        let depends = depends.into_iter().any(|dependency| dependency.name == ban.name);
-        let present = compiled.iter().any(|other| other.name == ban.name);
-        if depends && present && !ban.wrappers.contains(&package.name) {
-            let message = format!("depends on `{}`, which builds code that is not Rust", ban.name);
-            found.push(Finding::new("c-code", &package.name, message));
-        }
-    }
-    found
+/// Crates that build C code or look for it on the machine, by what they are compiled with.
+fn banned(package: &Package, needs: &[&Package], bans: &[Ban]) -> Vec<Finding> {
+    let is_broken = |ban: &&Ban| needs.iter().any(|other| other.name == ban.name) && !ban.wrappers.contains(&package.name);
+    let message = |ban: &Ban| format!("depends on `{}`, which builds code that is not Rust", ban.name);
+    bans.iter().filter(is_broken).map(|ban| Finding::new("c-code", &package.name, message(ban))).collect()
 }
 
 /// Crates in several versions, and entries of the list that are no longer needed.
@@ -156,15 +147,13 @@ mod tests {
     fn only_wrappers_may_build_c() {
         let bans = [Ban { name: "cc".into(), wrappers: vec!["ring".into()] }];
         let cc = package("cc", "1.0.0", &[]);
-        let check = |name: &str, kind: Option<&str>, expected: usize| {
-            let user = package(name, "1.0.0", &[("cc", kind)]);
-            assert_eq!(banned(&user, &[&cc, &user], &bans).len(), expected, "{name} {kind:?}");
-            assert!(banned(&user, &[&user], &bans).is_empty(), "an optional dependency that is off");
+        let check = |name: &str, needs: &[&Package], expected: usize| {
+            let user = package(name, "1.0.0", &[]);
+            assert_eq!(banned(&user, needs, &bans).len(), expected, "{name}");
         };
-        check("ring", Some("build"), 0);
-        check("onig_sys", Some("build"), 1);
-        check("onig_sys", None, 1);
-        check("onig_sys", Some("dev"), 0);
+        check("ring", &[&cc], 0);
+        check("onig_sys", &[&cc], 1);
+        check("onig_sys", &[], 0);
     }
 
     #[test]

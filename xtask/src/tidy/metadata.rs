@@ -88,6 +88,14 @@ impl Metadata {
         }
         reached.into_iter().map(|id| packages[id]).collect()
     }
+
+    /// The packages that a package is compiled with; optional ones only where they are switched on.
+    pub(super) fn needs(&self, package: &Package) -> Vec<&Package> {
+        let node = self.resolve.nodes.iter().find(|node| node.id == package.id);
+        let edges = node.into_iter().flat_map(|node| &node.deps).filter(|edge| edge.is_compiled());
+        let ids: BTreeSet<&str> = edges.map(|edge| edge.pkg.as_str()).collect();
+        self.packages.iter().filter(|package| ids.contains(package.id.as_str())).collect()
+    }
 }
 
 impl Edge {
