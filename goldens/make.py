@@ -6,7 +6,7 @@
 A case `NAME` (see cases.py) becomes a folder as a hub checkpoint has it, config.json and *.safetensors, with
 
     golden.safetensors   ids     int32    [tokens]
-                         logits  float32  [tokens, vocabulary]   for every position
+                         logits  float32  [tokens, vocabulary]   for every position, or the last ones
                          greedy  int32    [40]                   what follows the prompt, end-of-text ignored
 
 and GGUF twins beside the folder. A twin without loss shares the folder's golden; a quantised one has its own,
@@ -25,8 +25,9 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
+import float4
 import twins
-from cases import CASES
+from cases import CASES, PROMPT
 from weights import Maker, nested_names, stored
 
 HERE = Path(__file__).parent
@@ -101,7 +102,8 @@ def write_checkpoint(folder, config, tensors, shards):
 def write_golden(path, case, model, seed, tokens, greedy):
     """One golden file."""
     ids = prompt_ids(case, tokens, seed)
-    tensors = {"ids": torch.tensor(ids, dtype=torch.int32), "logits": run(model, ids).contiguous()}
+    logits = run(model, ids)[-(case.rows or tokens):].contiguous()
+    tensors = {"ids": torch.tensor(ids, dtype=torch.int32), "logits": logits}
     facts = {"seed": str(seed), "reference": f"transformers {transformers.__version__}, float32, eager"}
     if greedy is not None:
         tensors["greedy"] = torch.tensor(greedy[0], dtype=torch.int32)
@@ -123,9 +125,23 @@ def good_greedy(case, models, seed):
 def attempt(case, seed):
     """Writes the case with this seed; the (model, golden) pairs, or nothing if the seed is a poor one."""
     folder = HERE / case.name
-    tensors = stored(Maker(seed).checkpoint(case.config), case.storage)
-    write_checkpoint(folder, case.config | {"dtype": str(tensors["model.norm.weight"].dtype)[6:]}, tensors, case.shards)
+    maker = Maker(seed)
+    tensors = stored(maker.checkpoint(case.config), case.storage)
+    blocks = {}
+    if case.blocks:
+        for name in [name for name in tensors if name.endswith(("experts.gate_up_proj", "experts.down_proj"))]:
+            tensors[name], parts = float4.blocks(tensors[name])
+            blocks |= {f"{name}_{part}": values for part, values in parts.items()}
+    if case.config["architectures"][0].endswith("TextModel"):
+        write_headless(folder, case, tensors)
+    else:
+        write_checkpoint(folder, case.config | {"dtype": str(tensors["model.norm.weight"].dtype)[6:]}, tensors, case.shards)
     model = load(folder, case.config)
+    if case.next_tokens:
+        tensors |= stored(maker.next_tokens(case.config), case.storage)
+        write_checkpoint(folder, case.config | {"dtype": str(tensors["model.norm.weight"].dtype)[6:]}, tensors, case.shards)
+    if case.pooling:
+        return attempt_pooled(case, folder, model, tensors, maker)
     lossy = [twins.write(HERE, case, tensors, format) for format in case.gguf]
     lossy = [(stem, load_tensors(model, values)) for stem, values in lossy if values is not None]
     greedy = good_greedy(case, [model] + [twin for _, twin in lossy], seed) if case.greedy else None
@@ -141,9 +157,52 @@ def attempt(case, seed):
         golden = f"{stem}.golden.safetensors"
         write_golden(HERE / golden, case, twin, seed, case.prompts["golden"], greedy[number + 1])
         pairs = [(m, golden if m == f"{stem}.gguf" else g) for m, g in pairs]
+    if case.blocks:
+        kept = {name: tensor for name, tensor in tensors.items() if f"{name}_blocks" not in blocks}
+        write_checkpoint(folder, case.config | {"quantization_config": float4.CONFIG}, kept | blocks, case.shards)
     if case.nested:
         write_checkpoint(folder, *nested_names(case.config, tensors), case.shards)
     return pairs
+
+
+def write_headless(folder, case, tensors):
+    """A checkpoint without a head has no prefix before its names."""
+    plain = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
+    write_checkpoint(folder, case.config | {"dtype": str(plain["norm.weight"].dtype)[6:]}, plain, case.shards)
+
+
+def attempt_pooled(case, folder, model, tensors, maker):
+    """The modules of an embedding model beside the checkpoint, and its vector of a prompt."""
+    write_module(folder / "1_Pooling", {"pooling_mode_mean_tokens": case.pooling == "mean", "pooling_mode_lasttoken": case.pooling == "lasttoken"})
+    dense, width = [], case.config["hidden_size"]
+    for number, rows in enumerate(case.projections):
+        weight = stored({"w": maker.normal((rows, width), 0.3)}, case.storage)["w"]
+        facts = {"in_features": width, "out_features": rows, "bias": False, "activation_function": "torch.nn.modules.linear.Identity"}
+        write_module(folder / f"{number + 2}_Dense", facts)
+        save(folder / f"{number + 2}_Dense" / "model.safetensors", {"linear.weight": weight}, {"format": "pt"})
+        dense.append(weight)
+        width = rows
+    twins.POOLING = (case.pooling, dense)
+    for format in case.gguf:
+        twins.write(HERE, case, tensors, format)
+    twins.POOLING = None
+    ids = prompt_ids(case, PROMPT, 0)
+    with torch.no_grad():
+        body = getattr(model, "model", model)
+        hidden = body(torch.tensor([ids]), use_cache=False).last_hidden_state[0].float()
+        vector = hidden.mean(0) if case.pooling == "mean" else hidden[-1]
+        for weight in dense:
+            vector = weight.float() @ vector
+        vector = vector / vector.norm()
+    golden = {"ids": torch.tensor(ids, dtype=torch.int32), "pooled": vector.contiguous()}
+    save(folder / "golden.safetensors", golden, {"facts": json.dumps({"reference": f"transformers {transformers.__version__}, float32, eager"})})
+    models = [case.name] + [f"{case.name}-{format}.gguf" for format in case.gguf]
+    return [(name, f"{case.name}/golden.safetensors") for name in models]
+
+
+def write_module(folder, config):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
 def load_tensors(model, values):
@@ -171,7 +230,8 @@ def write_index(case, pairs):
     entries = [entry for entry in known if entry["name"] in order and entry["name"] != case.name]
     family = case.config["model_type"].removesuffix("_text")
     for model, golden in pairs:
-        entries.append({"name": case.name, "family": family, "model": model, "golden": golden, "greedy": case.greedy})
+        entry = {"name": case.name, "family": family, "model": model, "golden": golden, "greedy": case.greedy}
+        entries.append(entry | ({"long": True} if case.rows else {}))
     entries.sort(key=lambda entry: order.index(entry["name"]))
     lines = ",\n".join("  " + json.dumps(entry) for entry in entries)
     path.write_text(f"[\n{lines}\n]\n")

@@ -1,6 +1,6 @@
 """Writes what Python's Jinja, set up as transformers sets it up, makes of expressions and of whole chat templates.
 
-    python goldens/templates.py    crates/text/tests/data/{expressions,families,continued}.json
+    python goldens/templates.py    crates/text/tests/data/{expressions,families}.json
 
 Needs the Python packages jinja2 and transformers. The templates of `families` are written here in the shape of those that
 the ten model families most used publish, without their words; the published ones that `models/tokenizers` holds are
@@ -531,5 +531,291 @@ def expressions():
     write(DATA / "expressions.json", {"unix_seconds": FIXED_SECONDS, "variables": VARIABLES, "cases": cases})
 
 
+# ------------------------------------------------------------------------------------------------------------ families
+
+DEEPSEEK = """{%- if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% endif -%}
+{%- set ns = namespace(is_first=false, is_tool=false, is_output_first=true, system_prompt='') -%}
+{%- for message in messages %}{%- if message['role'] == 'system' %}{% set ns.system_prompt = message['content'] %}{%- endif %}{%- endfor -%}
+{{ bos_token }}{{ ns.system_prompt }}
+{%- if tools %}{{ '\n## Functions\n' }}{% for tool in tools %}{{ '- ' ~ tool.function.name ~ ': ' ~ tool.function.parameters | tojson ~ '\n' }}{% endfor %}{% endif -%}
+{%- for message in messages %}
+{%- if message['role'] == 'user' %}{%- set ns.is_tool = false -%}{{ '<|User|>' + message['content'] }}{%- endif %}
+{%- if message['role'] == 'assistant' and message['tool_calls'] is defined and message['tool_calls'] is not none %}
+{%- set ns.is_tool = false -%}
+{%- for tool in message['tool_calls'] %}
+{%- if loop.first %}{{ '<|Assistant|><|calls|>' }}{% else %}{{ '\n' }}{% endif -%}
+{{ '<|call|>' + tool['type'] + '<|sep|>' + tool['function']['name'] + '\n```json\n' + (tool['function']['arguments'] | tojson) + '\n```<|/call|>' }}
+{%- endfor %}{{ '<|/calls|>' + eos_token }}
+{%- elif message['role'] == 'assistant' %}
+{%- if ns.is_tool %}{{ '<|/outputs|>' + message['content'] + eos_token }}{% set ns.is_tool = false %}
+{%- else %}{% set content = message['content'] %}{% if '</think>' in content %}{% set content = content.split('</think>')[-1] %}{% endif %}{{ '<|Assistant|>' + content + eos_token }}{%- endif %}
+{%- endif %}
+{%- if message['role'] == 'tool' %}
+{%- if not ns.is_tool %}{{ '<|outputs|>' }}{% endif %}{% set ns.is_tool = true %}{{ '<|output|>' + message['content'] + '<|/output|>' }}
+{%- endif %}
+{%- endfor -%}
+{%- if ns.is_tool %}{{ '<|/outputs|>' }}{% endif %}
+{%- if add_generation_prompt and not ns.is_tool %}{{ '<|Assistant|>' }}{% if thinking is defined and thinking %}{{ '<think>\n' }}{% endif %}{% endif %}"""
+
+PHI = """{% for message in messages %}{% if message['role'] == 'system' and 'tools' in message and message['tools'] is not none %}{{ '<|' + message['role'] + '|>' + message['content'] + '<|tool|>' + message['tools'] + '<|/tool|>' + '<|end|>' }}{% else %}{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% else %}{{ eos_token }}{% endif %}"""
+
+COMMAND = """{{ bos_token }}
+{%- macro document_turn(documents) -%}
+{%- for doc in documents %}{{ loop.index0 }}: {{ doc.title }}{% if not loop.last %}, {% endif %}{% endfor %}
+{%- endmacro -%}
+{%- set ns = namespace(call_id=0, regen_id=0) -%}
+{%- macro calls_of(message) -%}
+[{% for call in message.tool_calls %}
+    {"tool_call_id": "{{ ns.call_id }}", "tool_name": {{ call['function']['name'] | tojson }}, "parameters": {{ call['function']['arguments'] | tojson }}}{% if not loop.last %},{% endif %}
+{% set ns.call_id = ns.call_id + 1 %}
+{% endfor %}]
+{%- endmacro -%}
+<|START|><|SYSTEM|># Preamble
+{% if tools %}
+## Tools
+```json
+[
+{% for tool in tools %}
+    {"name": "{{ tool['function']['name'] }}", "description": "{{ tool['function']['description'] }}", "parameters": {{ tool['function']['parameters'] | tojson }}, "responses": null}{%- if not loop.last %},{% endif %}
+
+{% endfor %}
+]
+```
+{% endif %}
+{%- if messages[0]['role'] | lower == 'system' %}{%- set developer = messages[0]['content'] -%}{%- set messages = messages[1:] -%}{% else %}{%- set developer = '' -%}{% endif %}
+{%- if developer %}
+# Developer
+{{ developer }}
+{%- endif %}<|END|>
+{%- for message in messages -%}
+{%- if message.role | lower == 'user' -%}<|START|><|USER|>{{ message.content }}<|END|>
+{%- elif message.role | lower in ['assistant', 'chatbot'] -%}<|START|><|BOT|>{% if message.tool_calls %}<|ACTION|>{{ calls_of(message) }}<|/ACTION|>{% else %}<|RESPONSE|>{{ message.content }}<|/RESPONSE|>{% endif %}<|END|>
+{%- elif message.role | lower == 'tool' -%}<|START|><|SYSTEM|><|RESULT|>{{ {'tool_call_id': ns.regen_id | string, 'results': {'0': message.content}} | tojson }}<|/RESULT|><|END|>{%- set ns.regen_id = ns.regen_id + 1 -%}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}<|START|><|BOT|>{%- endif -%}"""
+
+GLM = """[gMASK]<sop>
+{%- if tools -%}
+<|system|>
+# Tools
+
+<tools>
+{% for tool in tools %}
+{{ tool | tojson(ensure_ascii=False) }}
+{% endfor %}
+</tools>{%- endif -%}
+{%- macro visible(content) -%}
+    {%- if content is string -%}{{- content }}
+    {%- elif content is iterable and content is not mapping -%}
+        {%- for item in content -%}{%- if item is mapping and item.type == 'text' -%}{{- item.text }}{%- elif item is string -%}{{- item }}{%- endif -%}{%- endfor -%}
+    {%- else -%}{{- content }}{%- endif -%}
+{%- endmacro -%}
+{%- set ns = namespace(last_user_index=-1) %}
+{%- for m in messages %}{%- if m.role == 'user' %}{% set ns.last_user_index = loop.index0 -%}{%- endif %}{%- endfor %}
+{% for m in messages %}
+{%- if m.role == 'user' -%}<|user|>
+{{ visible(m.content) }}
+{{- '/nothink' if (enable_thinking is defined and not enable_thinking and not visible(m.content).endswith("/nothink")) else '' -}}
+{%- elif m.role == 'assistant' -%}
+<|assistant|>
+{%- set reasoning = '' %}
+{%- set content = visible(m.content) %}
+{%- if m.reasoning_content is string %}{%- set reasoning = m.reasoning_content %}
+{%- else %}{%- if '</think>' in content %}{%- set reasoning = content.split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n') %}{%- set content = content.split('</think>')[-1].lstrip('\n') %}{%- endif %}{%- endif %}
+{%- if loop.index0 > ns.last_user_index and reasoning -%}
+{{ '\n<think>' + reasoning.strip() + '</think>' }}
+{%- else -%}
+{{ '\n<think></think>' }}
+{%- endif -%}
+{%- if content.strip() -%}
+{{ '\n' + content.strip() }}
+{%- endif -%}
+{% if m.tool_calls %}
+{% for tc in m.tool_calls %}
+{%- if tc.function %}{%- set tc = tc.function %}{%- endif %}
+{{ '\n<tool_call>' + tc.name }}
+{% set _args = tc.arguments %}
+{% for k, v in _args.items() %}
+<arg_key>{{ k }}</arg_key>
+<arg_value>{{ v | tojson(ensure_ascii=False) if v is not string else v }}</arg_value>
+{% endfor %}
+</tool_call>{% endfor %}
+{% endif %}
+{%- elif m.role == 'tool' -%}
+{%- if m.content is string -%}
+{%- if loop.first or (messages[loop.index0 - 1].role != "tool") %}
+    {{- '<|observation|>' }}
+{%- endif %}
+{{- '\n<tool_response>\n' }}
+{{- m.content }}
+{{- '\n</tool_response>' }}
+{%- else -%}
+<|observation|>{% for tr in m.content %}
+
+<tool_response>
+{{ tr.output if tr.output is defined else tr }}
+</tool_response>{% endfor -%}
+{% endif -%}
+{%- elif m.role == 'system' -%}
+<|system|>
+{{ visible(m.content) }}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+<|assistant|>{{- '\n<think></think>' if (enable_thinking is defined and not enable_thinking) else '' -}}
+{%- endif -%}"""
+
+HARMONY = """{%- macro type_of(spec) -%}
+    {%- if spec.type == "array" -%}{{- type_of(spec['items']) + "[]" if spec['items'] else "any[]" }}
+    {%- elif spec.type is defined and spec.type is iterable and spec.type is not string and spec.type is not mapping -%}{{- spec.type | join(" | ") }}
+    {%- elif spec.enum -%}{{- '"' + spec.enum|join('" | "') + '"' -}}
+    {%- elif spec.type == "integer" -%}{{- "number" }}
+    {%- elif spec.type == "object" -%}{{- "object" }}
+    {%- else -%}{{- spec.type }}{%- endif -%}
+{%- endmacro -%}
+{%- macro namespace_of(name, tools) -%}
+    {{- "## " + name + "\n\nnamespace " + name + " {\n\n" }}
+    {%- for tool in tools %}
+        {%- set tool = tool.function %}
+        {{- "// " + tool.description + "\ntype " + tool.name + " = " }}
+        {%- if tool.parameters and tool.parameters.properties %}
+            {{- "(_: {\n" }}
+            {%- for key, spec in tool.parameters.properties.items() %}
+                {{- key }}{%- if key not in (tool.parameters.required or []) %}{{- "?" }}{%- endif -%}
+                {{- ": " }}{{- type_of(spec) }}
+                {%- if spec.default is defined -%}{{- ", // default: " + spec.default|string }}{%- endif -%}
+                {{- ",\n" }}
+            {%- endfor %}
+            {{- "}) => any;\n\n" }}
+        {%- else -%}
+            {{- "() => any;\n\n" }}
+        {%- endif -%}
+    {%- endfor %}
+    {{- "} // namespace " + name }}
+{%- endmacro -%}
+{{- "<|start|>system<|message|>Knowledge: 2024\nDate: " + date_string + "\n\nReasoning: " + (reasoning_effort or "medium") }}
+{%- if tools %}{{- "\nCalls to these tools go to: 'functions'." }}{%- endif %}
+{{- "<|end|>" }}
+{%- if messages[0].role == "developer" or messages[0].role == "system" %}
+    {%- set developer_message = messages[0].content %}{%- set loop_messages = messages[1:] %}
+{%- else %}
+    {%- set developer_message = "" %}{%- set loop_messages = messages %}
+{%- endif %}
+{%- if developer_message or tools %}
+    {{- "<|start|>developer<|message|>" }}
+    {%- if developer_message %}{{- "# Instructions\n\n" + developer_message + "\n\n" }}{%- endif %}
+    {%- if tools -%}{{- "# Tools\n\n" }}{{- namespace_of("functions", tools) }}{%- endif -%}
+    {{- "<|end|>" }}
+{%- endif %}
+{%- set last_tool_call = namespace(name=none) %}
+{%- for message in loop_messages -%}
+    {%- if message.role == 'assistant' -%}
+        {%- if "tool_calls" in message %}
+            {%- set future = namespace(found=false) %}
+            {%- for after in loop_messages[loop.index:] %}{%- if after.role == 'assistant' and "tool_calls" not in after %}{%- set future.found = true %}{%- endif %}{%- endfor %}
+            {%- set tool_call = message.tool_calls[0] %}
+            {%- if tool_call.function %}{%- set tool_call = tool_call.function %}{%- endif %}
+            {%- if message.thinking and not future.found %}{{- "<|start|>assistant<|channel|>analysis<|message|>" + message.thinking + "<|end|>" }}{%- endif %}
+            {{- "<|start|>assistant to=functions." + tool_call.name + "<|channel|>commentary json<|message|>" }}
+            {{- tool_call.arguments|tojson }}{{- "<|call|>" }}
+            {%- set last_tool_call.name = tool_call.name %}
+        {%- elif loop.last and not add_generation_prompt %}
+            {%- if "thinking" in message %}{{- "<|start|>assistant<|channel|>analysis<|message|>" + message.thinking + "<|end|>" }}{%- endif %}
+            {{- "<|start|>assistant<|channel|>final<|message|>" + message.content + "<|return|>" }}
+        {%- else %}
+            {{- "<|start|>assistant<|channel|>final<|message|>" + message.content + "<|end|>" }}
+            {%- set last_tool_call.name = none %}
+        {%- endif %}
+    {%- elif message.role == 'tool' -%}
+        {%- if last_tool_call.name is none %}{{- raise_exception("Message has tool role, but there was no previous assistant message with a tool call!") }}{%- endif %}
+        {{- "<|start|>functions." + last_tool_call.name }}{{- " to=assistant<|channel|>commentary<|message|>" + message.content|tojson + "<|end|>" }}
+    {%- elif message.role == 'user' -%}
+        {{- "<|start|>user<|message|>" + message.content + "<|end|>" }}
+    {%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}<|start|>assistant{%- endif -%}"""
+
+LLAMA2 = """{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}{% set system_message = messages[0]['content'] %}{% else %}{% set loop_messages = messages %}{% set system_message = false %}{% endif %}{% for message in loop_messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}{% if loop.index0 == 0 and system_message != false %}{% set content = '<<SYS>>\\n' + system_message + '\\n<</SYS>>\\n\\n' + message['content'] %}{% else %}{% set content = message['content'] %}{% endif %}{% if message['role'] == 'user' %}{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}{% elif message['role'] == 'assistant' %}{{ ' '  + content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}"""
+
+UNICODE = [
+    {"role": "system", "content": "Du bist höflich. 您好 🦀"},
+    {"role": "user", "content": "İstanbul’da ﬁ e\u0301 👩‍👩‍👧 \u00a0?"},
+    {"role": "assistant", "content": "日本語\nで\n\n答え <b>&amp;</b>"},
+    {"role": "user", "content": "שלום \u202e עולם\t\\n"},
+]
+
+FAMILY_CHATS = ["one_turn", "system", "turns", "tools", "reasoning", "unicode", "parts", "nulls"]
+
+
+def families():
+    import text
+    from transformers.utils.chat_template_utils import _normalize_chat_messages, render_jinja_template
+
+    chats = text.CHATS | {
+        "unicode": UNICODE,
+        "parts": [{"role": "user", "content": [{"type": "text", "text": "One."}, {"type": "text", "text": "Two."}]}],
+        "nulls": [
+            {"role": "user", "content": "Weather?", "name": None},
+            {"role": "assistant", "content": None, "tool_calls": [CALL], "reasoning_content": None},
+            {"role": "tool", "content": "7", "tool_call_id": "call00001"},
+        ],
+    }
+    sources = {
+        "llama3": text.LLAMA3_TOOLS,
+        "qwen3": text.QWEN3,
+        "chatml": text.CHATML,
+        "gemma": text.GEMMA,
+        "mistral": text.MISTRAL,
+        "deepseek": DEEPSEEK,
+        "phi": PHI,
+        "command": COMMAND,
+        "glm": GLM,
+        "harmony": HARMONY,
+        "llama2": LLAMA2,
+    }
+    published = {}
+    for name in ("qwen3", "llama3", "gemma3", "deepseek-v3"):
+        config = json.loads((ROOT / "models/tokenizers" / name / "tokenizer_config.json").read_text())
+        published[f"published {name}"] = config["chat_template"]
+    named = {"bos_token": "<s>", "eos_token": "</s>"}
+
+    def render(source, chat, tools, generate, **variables):
+        chat = _normalize_chat_messages(chat)
+        options = dict(date_string="26 Jul 2024", **named, **variables)
+        return render_jinja_template([chat], tools=tools, chat_template=source, add_generation_prompt=generate, **options)[0][0]
+
+    def attempt(*arguments, **options):
+        try:
+            return render(*arguments, **options)
+        except Exception:
+            return None
+
+    cases, continued = [], []
+    for name, source in (sources | published).items():
+        for chat in FAMILY_CHATS:
+            messages = chats[chat]
+            if chat == "parts" and name not in ("gemma", "glm", "published gemma3"):
+                continue
+            tools = TOOLS if chat in ("tools", "nulls") else None
+            for generate in (True, False):
+                whole = attempt(source, messages, tools, generate)
+                case = {"template": name, "chat": chat, "tools": tools is not None, "generate": generate, "text": whole}
+                if whole is not None:
+                    starts = [attempt(source, messages[: k + 1], tools, False) for k in range(len(messages))]
+                    ends = [len(s.encode()) if s and whole.startswith(s) else None for s in starts]
+                    case["ends"] = ends
+                cases.append(case)
+        for said in ("Sure", "Sure, ", " two\nlines \n"):
+            chat = chats["system"] + [{"role": "assistant", "content": said}]
+            text_of = attempt(source, chat, None, False, continue_final_message=True)
+            continued.append({"template": name, "messages": chat, "text": text_of})
+    write(
+        DATA / "families.json",
+        {"named": named, "templates": sources, "chats": chats, "tools": TOOLS, "cases": cases, "continued": continued},
+    )
+
+
 if __name__ == "__main__":
     expressions()
+    families()

@@ -1,8 +1,8 @@
 """GGUF twins: the same checkpoint under GGUF's names, layouts and metadata.
 
-Differences of meaning between the two containers: `llama` stores the rows of q and k in interleaved order (pairs
-2i, 2i+1 instead of i, i + half), `gemma3` stores norm weights with the one added, llama3 rope scaling is a tensor
-of divisors. 1-D tensors are always float32.
+Differences of meaning between the two containers: some architectures store the rows of q and k in interleaved order
+(pairs 2i, 2i+1 instead of i, i + half), some norm weights with the one added; llama3 rope scaling is a tensor of
+divisors; experts are stacks (see layouts.py, which also has the hybrids). 1-D tensors are always float32.
 """
 
 import math
@@ -11,6 +11,9 @@ import gguf
 import numpy as np
 import torch
 
+from layouts import ARCHITECTURES, INTERLEAVED, NAMES, regrouped
+from weights import norms_lack_one
+
 FORMATS = {
     "f32": gguf.GGMLQuantizationType.F32,
     "f16": gguf.GGMLQuantizationType.F16,
@@ -18,30 +21,17 @@ FORMATS = {
     "q8_0": gguf.GGMLQuantizationType.Q8_0,
 }
 LOSSY = {"q8_0"}
+POOLING = None  # Of an embedding model being written: which rows count, and its projections.
+ALWAYS_F32 = ("ffn_gate_inp.weight", "ssm_conv1d.weight", "exps.bias")
 
-LAYER_NAMES = {
-    "input_layernorm": "attn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm",
-    "post_attention_layernorm": "ffn_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
-GEMMA_NAMES = LAYER_NAMES | {
-    "post_attention_layernorm": "post_attention_norm",
-    "pre_feedforward_layernorm": "ffn_norm",
-    "post_feedforward_layernorm": "post_ffw_norm",
-}
 OUTER_NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
 
 def architecture(config):
-    return config["model_type"].removesuffix("_text")
+    if POOLING and config["model_type"] == "gemma3_text":
+        return "gemma-embedding"
+    kind = config["model_type"].removesuffix("_text")
+    return ARCHITECTURES.get(kind, kind)
 
 
 def gguf_name(config, name):
@@ -50,8 +40,9 @@ def gguf_name(config, name):
     if stem in OUTER_NAMES:
         return f"{OUTER_NAMES[stem]}.{kind}"
     layer, stem = stem.removeprefix("model.layers.").split(".", 1)
-    names = GEMMA_NAMES if architecture(config) == "gemma3" else LAYER_NAMES
-    return f"blk.{layer}.{names[stem]}.{kind}"
+    names = NAMES[architecture(config)]
+    whole = names.get(f"{stem}.{kind}")
+    return f"blk.{layer}.{whole or f'{names[stem]}.{kind}'}"
 
 
 def interleave(rows, heads):
@@ -68,7 +59,7 @@ def halve(rows, heads):
 
 def permuted_heads(config, name):
     """The heads of a tensor whose rows GGUF interleaves, or nothing."""
-    if architecture(config) != "llama":
+    if architecture(config) not in INTERLEAVED:
         return None
     if "q_proj" in name:
         return config["num_attention_heads"]
@@ -80,7 +71,7 @@ def to_gguf(config, name, tensor):
     values = tensor.float().numpy()
     if heads := permuted_heads(config, name):
         values = interleave(values, heads)
-    if architecture(config) == "gemma3" and name.endswith("norm.weight"):
+    if norms_lack_one(config) and name.endswith("norm.weight") and "linear_attn" not in name:
         values = values + np.float32(1)
     return np.ascontiguousarray(values)
 
@@ -89,7 +80,7 @@ def from_gguf(config, name, values):
     """Values of a GGUF tensor as the hub means them, float32."""
     if heads := permuted_heads(config, name):
         values = halve(values, heads)
-    if architecture(config) == "gemma3" and name.endswith("norm.weight"):
+    if norms_lack_one(config) and name.endswith("norm.weight") and "linear_attn" not in name:
         values = values - np.float32(1)
     return torch.from_numpy(np.array(values, dtype=np.float32, order="C"))
 
@@ -98,17 +89,23 @@ def write(folder, case, tensors, format):
     """Writes `NAME-FORMAT.gguf`. Returns its stem, and for a lossy format the dequantised hub tensors."""
     config, stem = case.config, f"{case.name}-{format}"
     writer = gguf.GGUFWriter(folder / f"{stem}.gguf", architecture(config))
-    write_metadata(writer, config, case.name)
+    write_metadata(writer, config, case.name, tensors)
     dequantised = {}
-    for name, tensor in tensors.items():
+    for name, tensor in regrouped(config, tensors).items():
         values = to_gguf(config, name, tensor)
-        kind = FORMATS[format] if values.ndim == 2 else FORMATS["f32"]
+        kind = FORMATS["f32" if values.ndim == 1 or gguf_name(config, name).endswith(ALWAYS_F32) else format]
         data = gguf.quants.quantize(values, kind)
         writer.add_tensor(gguf_name(config, name), data, raw_dtype=kind)
         dequantised[name] = from_gguf(config, name, gguf.quants.dequantize(data, kind))
+    for number, weight in enumerate(POOLING[1] if POOLING else []):
+        data = gguf.quants.quantize(weight.float().numpy(), FORMATS[format])
+        writer.add_tensor(f"dense_{number + 2}.weight", data, raw_dtype=FORMATS[format])
     scaling = config.get("rope_scaling") or {}
     if scaling.get("rope_type") == "llama3":
         writer.add_tensor("rope_freqs.weight", llama3_divisors(config, scaling))
+    for length in ("long", "short"):
+        if f"{length}_factor" in scaling:
+            writer.add_tensor(f"rope_factors_{length}.weight", np.array(scaling[f"{length}_factor"], dtype=np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -118,25 +115,62 @@ def write(folder, case, tensors, format):
     return stem, dequantised if format in LOSSY else None
 
 
-def write_metadata(writer, config, name):
+def write_metadata(writer, config, name, tensors):
     head_dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     writer.add_name(name)
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
-    writer.add_block_count(config["num_hidden_layers"])
-    writer.add_feed_forward_length(config["intermediate_size"])
+    beside = any(name.startswith("mtp.") for name in tensors)
+    writer.add_block_count(config["num_hidden_layers"] + beside)
+    if "intermediate_size" in config:
+        writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_head_count(config["num_attention_heads"])
     writer.add_head_count_kv(config["num_key_value_heads"])
     writer.add_key_length(head_dim)
     writer.add_value_length(head_dim)
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_vocab_size(config["vocab_size"])
-    writer.add_rope_dimension_count(head_dim)
     rope = config.get("rope_parameters") or config
+    writer.add_rope_dimension_count(int(head_dim * (rope.get("partial_rotary_factor") or config.get("partial_rotary_factor", 1.0))))
     writer.add_rope_freq_base(rope["rope_theta"])
     write_rope_scaling(writer, config.get("rope_scaling") or {})
-    if architecture(config) == "gemma3":
+    if architecture(config) in ("gemma3", "gemma-embedding"):
         write_windows(writer, config)
+    if POOLING:
+        writer.add_pooling_type(gguf.PoolingType.MEAN if POOLING[0] == "mean" else gguf.PoolingType.LAST)
+    if beside:
+        writer.add_uint32(f"{architecture(config)}.nextn_predict_layers", 1)
+    write_members(writer, config)
+
+
+def write_members(writer, config):
+    """What single architectures have beside the common keys."""
+    known = architecture(config)
+    if experts := config.get("num_experts") or config.get("num_local_experts"):
+        writer.add_expert_count(experts)
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+        if inner := config.get("moe_intermediate_size"):
+            writer.add_expert_feed_forward_length(inner)
+        if shared := config.get("shared_expert_intermediate_size"):
+            writer.add_expert_shared_feed_forward_length(shared)
+    if "linear_conv_kernel_dim" in config:
+        heads = config["linear_num_value_heads"]
+        writer.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
+        writer.add_ssm_state_size(config["linear_key_head_dim"])
+        writer.add_ssm_group_count(config["linear_num_key_heads"])
+        writer.add_ssm_time_step_rank(heads)
+        writer.add_ssm_inner_size(heads * config["linear_value_head_dim"])
+        writer.add_uint32(f"{known}.full_attention_interval", 4)
+    if known in ("gemma2", "gpt-oss"):
+        writer.add_sliding_window(config["sliding_window"])
+    if known == "gemma2":
+        writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
+        writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+    if known == "granite":
+        writer.add_embedding_scale(config["embedding_multiplier"])
+        writer.add_attention_scale(config["attention_multiplier"])
+        writer.add_residual_scale(config["residual_multiplier"])
+        writer.add_logit_scale(config["logits_scaling"])
 
 
 def write_rope_scaling(writer, scaling):

@@ -21,3 +21,14 @@ fn greedy_continuations_are_the_references() {
 fn chunks_and_single_tokens_give_the_bits_of_one_step() {
     goldens::check_chunked_equals_whole(&backend());
 }
+
+#[test]
+fn recurrent_state_resumes_from_any_token() {
+    goldens::check_resumed_equals_uninterrupted(&backend());
+}
+
+/// Thousands of tokens, with the last positions' logits: slow for the reference, and what the op suite holds is short.
+#[test]
+fn logits_at_the_end_of_long_prompts_are_the_references_within_tolerance() {
+    goldens::check_long_logits(&backend());
+}

@@ -17,7 +17,7 @@ pub use progress::Progress;
 
 use gannet_engine::{Engine, EngineHandle, EngineOptions, Runner};
 use gannet_formats::Checkpoint;
-use gannet_model::Model;
+use gannet_model::{Model, RopeOverride};
 use gannet_ops::{Backend, KvFormat, Program, fuse};
 use gannet_text::text::Text;
 use progress::WatchedWeights;
@@ -38,6 +38,8 @@ pub struct LoadOptions {
     pub sequences: Option<usize>,
     /// Encoding of keys and values; that of the weights (float32, else half precision) where absent.
     pub kv_format: Option<KvFormat>,
+    /// How the rope is stretched, in place of what the files say; as they say where absent.
+    pub rope_scaling: Option<RopeOverride>,
 }
 
 /// A checkpoint whose model and text are understood; no weight has been read.
@@ -89,7 +91,10 @@ pub fn load(
     options: &LoadOptions,
     watch: &(dyn Fn(Progress) + Sync),
 ) -> Result<Loaded, LoadError> {
-    let Opened { checkpoint, model, text } = open(path)?;
+    let Opened { checkpoint, mut model, text } = open(path)?;
+    if let Some(scaling) = &options.rope_scaling {
+        model.scale_rope(scaling)?;
+    }
     let weights = model.weights(&checkpoint)?;
     let memory = MemoryPlan::new(&model, &checkpoint, options)?;
     let program = model.program(&memory.program_options())?;

@@ -8,7 +8,7 @@ use gannet_engine::Runner;
 use gannet_engine::budget::{self, Wish};
 use gannet_formats::Checkpoint;
 use gannet_model::{Model, ProgramOptions};
-use gannet_ops::{BatchLimits, Budget, KvFormat, Plan, Program, State};
+use gannet_ops::{BatchLimits, Budget, KvFormat, Plan, Program, Rollback, State};
 use gannet_tensor::Format;
 use std::collections::HashMap;
 use std::fs;
@@ -16,6 +16,9 @@ use std::path::Path;
 
 /// Recurrent snapshots that the prefix cache has room for, for each sequence.
 const SNAPSHOTS: u32 = 8;
+
+/// The inputs of drafted rows take less memory than the state after each.
+const ROLLBACK: Rollback = Rollback::Replay;
 
 /// What a model's memory is used for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +62,7 @@ impl MemoryPlan {
         check_context(wished, model.context_limit())?;
         let step_rows = options.step_rows.unwrap_or(DEFAULT_STEP_ROWS).min(wished);
         let kv_format = options.kv_format.unwrap_or_else(|| kv_format_for(checkpoint));
-        let program = model.program(&ProgramOptions { context: wished, kv_format })?;
+        let program = model.program(&ProgramOptions { context: wished, kv_format, rollback: ROLLBACK })?;
         let weight_bytes = checkpoint.tensor_bytes() as u64;
         let sequences = options.sequences.unwrap_or(1);
         let scratch_bytes = program.peak_value_bytes(step_rows, sequences);
@@ -96,7 +99,7 @@ impl MemoryPlan {
 
     /// What the program is made for.
     pub fn program_options(&self) -> ProgramOptions {
-        ProgramOptions { context: self.context, kv_format: self.kv_format }
+        ProgramOptions { context: self.context, kv_format: self.kv_format, rollback: ROLLBACK }
     }
 
     pub(crate) fn limits(&self) -> BatchLimits {

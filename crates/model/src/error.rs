@@ -18,6 +18,36 @@ pub enum ModelError {
         /// All that are known.
         supported: String,
     },
+    /// The architecture is known, and known to compute something that nothing here does.
+    #[error("{file}: `{key}` is `{found}`, which can't run: {reason}")]
+    Lookalike {
+        /// The file.
+        file: String,
+        /// The key that names the architecture.
+        key: &'static str,
+        /// The architecture.
+        found: String,
+        /// What it has.
+        reason: &'static str,
+    },
+    /// The checkpoint guesses another model's tokens and is no model by itself.
+    #[error("{file}: `{key}` is `{found}`, a drafter, which runs beside its target and not alone")]
+    IsDrafter {
+        /// The file.
+        file: String,
+        /// The key that names the architecture.
+        key: &'static str,
+        /// The architecture.
+        found: String,
+    },
+    /// A rope scaling that was asked for can't be put on this model.
+    #[error("the rope scaling `{asked}` was asked for: {reason}")]
+    WrongScaling {
+        /// What was asked for.
+        asked: String,
+        /// Why it can't be.
+        reason: String,
+    },
     /// A key that has to be there isn't.
     #[error("{file}: key `{key}` is missing, expected {expected}")]
     MissingKey {

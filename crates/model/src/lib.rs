@@ -10,6 +10,7 @@ mod families;
 mod keys;
 mod limits;
 mod names;
+mod pooling;
 mod shape;
 mod tokens;
 
@@ -17,6 +18,7 @@ mod config;
 mod rope;
 
 mod blocks;
+mod drafter;
 mod forward;
 mod layout;
 
@@ -24,12 +26,15 @@ mod canonical;
 mod error;
 mod model;
 
-pub use canonical::CanonicalWeights;
+pub use canonical::{CanonicalWeights, PassedOver};
 pub use config::{
-    Activation, AttentionBias, AttentionConfig, FeedForward, GatedConfig, LayerConfig, Mixer, ModelConfig,
-    RopeIndex,
+    Activation, AttentionBias, AttentionConfig, DeltaNetConfig, ExpertsConfig, FeedForward, GatedConfig,
+    LayerConfig, LayerNorms, Mixer, ModelConfig, PoolingConfig, QueryKeyNorm, RopeIndex, SharedExpertConfig,
+};
+pub use drafter::{
+    BlockConfig, CHAIN_CAPTURE, DraftPrograms, Drafter, DrafterKind, FeatureConfig, HIDDEN_CAPTURE,
 };
 pub use error::ModelError;
-pub use model::{Model, ProgramOptions, recognise};
-pub use rope::{Llama3, LongRope, RopeConfig, RopeScaling, Yarn};
+pub use model::{Model, ProgramOptions, recognise, recognise_drafter};
+pub use rope::{Llama3, LongRope, OverrideKind, RopeConfig, RopeOverride, RopeScaling, Yarn};
 pub use tokens::TokenIds;

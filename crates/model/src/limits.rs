@@ -11,6 +11,10 @@ pub(crate) const WIDTH_MAX: usize = 1 << 20;
 pub(crate) const VOCABULARY_MAX: usize = 1 << 24;
 /// Heads of one layer.
 pub(crate) const HEADS_MAX: usize = 1 << 12;
+/// Experts of one layer.
+pub(crate) const EXPERTS_MAX: usize = 1 << 14;
+/// Taps of a convolution.
+pub(crate) const KERNEL_MAX: usize = 64;
 /// Elements of one head.
 pub(crate) const HEAD_DIM_MAX: usize = 1 << 14;
 /// Tokens of a context; positions are exact in float32 up to 2^24, so that longer ones make no sense for long.

@@ -4,13 +4,17 @@
 
 use crate::ModelError;
 use crate::config::{
-    Activation, AttentionBias, AttentionConfig, FeedForward, GatedConfig, ModelConfig, RopeIndex,
+    Activation, AttentionBias, AttentionConfig, FeedForward, GatedConfig, ModelConfig, QueryKeyNorm,
+    RopeIndex,
 };
-use crate::keys::{Key, Keys, json_key, key};
+use crate::keys::{Key, Keys, gguf_key, json_key, key};
 use crate::limits::{CONTEXT_MAX, HEAD_DIM_MAX, HEADS_MAX, LAYERS_MAX, VOCABULARY_MAX, WIDTH_MAX};
 use crate::names;
+use crate::rope::{RopeDefaults, Rotated};
 
 const LAYERS: Key = key("num_hidden_layers", "block_count");
+/// Layers beyond those of the model, in GGUF.
+pub(crate) const NEXT_TOKEN_LAYERS: Key = gguf_key("nextn_predict_layers");
 const WIDTH: Key = key("hidden_size", "embedding_length");
 const FEED_FORWARD: Key = key("intermediate_size", "feed_forward_length");
 const HEADS: Key = key("num_attention_heads", "attention.head_count");
@@ -26,6 +30,7 @@ const TIED: Key = json_key("tie_word_embeddings");
 pub(crate) struct Defaults {
     pub(crate) vocabulary: usize,
     pub(crate) width: usize,
+    /// 0 where no layer has a dense feed-forward.
     pub(crate) feed_forward: usize,
     pub(crate) layers: usize,
     pub(crate) heads: usize,
@@ -35,10 +40,25 @@ pub(crate) struct Defaults {
     pub(crate) head_dim: Option<usize>,
     pub(crate) context_length: usize,
     pub(crate) tied_head: bool,
+    /// Added to the mean square in norms.
+    pub(crate) epsilon: f64,
 }
 
-/// The reference of every family here has it.
-const DEFAULT_EPSILON: f64 = 1e-6;
+impl Defaults {
+    /// What most families share, to be overridden.
+    pub(crate) const COMMON: Self = Self {
+        vocabulary: 32000,
+        width: 4096,
+        feed_forward: 11008,
+        layers: 32,
+        heads: 32,
+        kv_heads: None,
+        head_dim: None,
+        context_length: 2048,
+        tied_head: false,
+        epsilon: 1e-6,
+    };
+}
 
 /// The sizes of a decoder.
 pub(crate) struct Shape {
@@ -71,7 +91,7 @@ impl Shape {
         keys: &Keys<'_>,
         defaults: &Defaults,
     ) -> Result<Self, ModelError> {
-        let layers = keys.count_or(LAYERS, defaults.layers, LAYERS_MAX)?;
+        let layers = layers(keys, defaults)?;
         let width = keys.count_or(WIDTH, defaults.width, WIDTH_MAX)?;
         let heads = per_layer(keys, HEADS, layers, defaults.heads, HEADS_MAX)?;
         let kv_heads = kv_heads(keys, &heads, defaults)?;
@@ -81,13 +101,13 @@ impl Shape {
             vocabulary: vocabulary(keys, defaults)?,
             width,
             layers,
-            feed_forward: per_layer(keys, FEED_FORWARD, layers, defaults.feed_forward, WIDTH_MAX)?,
+            feed_forward: feed_forward(keys, layers, defaults)?,
             heads,
             kv_heads,
             head_dim,
             value_dim,
             context_length: keys.count_or(CONTEXT, defaults.context_length, CONTEXT_MAX)?,
-            epsilon: epsilon(keys)?,
+            epsilon: epsilon(keys, defaults)?,
             tied_head: tied_head(outer, keys, defaults)?,
         };
         shape.check(keys)?;
@@ -119,10 +139,25 @@ impl Shape {
             context_length: self.context_length,
             norm_epsilon: self.epsilon,
             embedding_scale: None,
+            logit_scale: None,
             logit_soft_cap: None,
             tied_head: self.tied_head,
             ropes: Vec::new(),
             layers: Vec::new(),
+            pooling: None,
+        }
+    }
+
+    /// What the sizes say about a rope of whole heads.
+    pub(crate) fn rope(&self, theta: f64) -> RopeDefaults {
+        let (head_dim, context_length) = (self.head_dim, self.context_length);
+        RopeDefaults {
+            head_dim,
+            rotated: Rotated::Whole,
+            context_length,
+            theta,
+            yarn_truncates: true,
+            old_longrope_names: false,
         }
     }
 
@@ -136,7 +171,11 @@ impl Shape {
             rope: Some(RopeIndex(0)),
             scale: (self.head_dim as f64).powf(-0.5) as f32,
             window: None,
-            query_key_norm: false,
+            query_key_norm: QueryKeyNorm::Absent,
+            output_gate: false,
+            sinks: false,
+            soft_cap: None,
+            bidirectional: false,
             bias: AttentionBias::default(),
         }
     }
@@ -145,6 +184,23 @@ impl Shape {
     pub(crate) fn gated(&self, layer: usize, activation: Activation, bias: bool) -> FeedForward {
         FeedForward::Gated(GatedConfig { width: self.feed_forward[layer], activation, bias })
     }
+}
+
+/// GGUF counts the layers of a head that predicts further tokens among the blocks.
+fn layers(keys: &Keys<'_>, defaults: &Defaults) -> Result<usize, ModelError> {
+    let blocks = keys.count_or(LAYERS, defaults.layers, LAYERS_MAX)?;
+    let beside = keys.number(NEXT_TOKEN_LAYERS)?.unwrap_or(0.0) as usize;
+    if beside < blocks {
+        return Ok(blocks - beside);
+    }
+    Err(keys.wrong(NEXT_TOKEN_LAYERS, beside, format!("fewer than the {blocks} blocks")))
+}
+
+fn feed_forward(keys: &Keys<'_>, layers: usize, defaults: &Defaults) -> Result<Vec<usize>, ModelError> {
+    if defaults.feed_forward == 0 {
+        return Ok(vec![0; layers]);
+    }
+    per_layer(keys, FEED_FORWARD, layers, defaults.feed_forward, WIDTH_MAX)
 }
 
 /// A number a layer; config.json may leave it out, GGUF may not.
@@ -207,11 +263,11 @@ fn vocabulary(keys: &Keys<'_>, defaults: &Defaults) -> Result<usize, ModelError>
     Err(keys.wrong_size(&what, rows, format!("1 to {VOCABULARY_MAX}")))
 }
 
-fn epsilon(keys: &Keys<'_>) -> Result<f32, ModelError> {
+fn epsilon(keys: &Keys<'_>, defaults: &Defaults) -> Result<f32, ModelError> {
     match keys.positive(EPSILON)? {
         Some(epsilon) if epsilon < 1.0 => Ok(epsilon as f32),
         Some(epsilon) => Err(keys.wrong(EPSILON, epsilon, "a number between 0 and 1")),
-        None if keys.is_json() => Ok(DEFAULT_EPSILON as f32),
+        None if keys.is_json() => Ok(defaults.epsilon as f32),
         None => Err(keys.missing(EPSILON, "a number between 0 and 1")),
     }
 }

@@ -165,6 +165,11 @@ impl ProgramBuilder {
         self.same(Op::GeluGate, &[gate, up])
     }
 
+    /// [`Op::ClampedGate`].
+    pub fn clamped_gate(&mut self, gate: ValueId, up: ValueId, alpha: f32, limit: f32) -> ValueId {
+        self.same(Op::ClampedGate { alpha, limit }, &[gate, up])
+    }
+
     /// [`Op::SigmoidGate`] of `x` by `gate`.
     pub fn sigmoid_gate(&mut self, x: ValueId, gate: ValueId) -> ValueId {
         self.same(Op::SigmoidGate, &[x, gate])

@@ -138,7 +138,7 @@ impl Counter<'_> {
             Op::GatedNorm { .. } => 9 * read(0),
             Op::Rope(_) => 3 * read(0),
             Op::SiluGate | Op::SigmoidGate | Op::SoftCap { .. } => 4 * read(0),
-            Op::GeluGate => 9 * read(0),
+            Op::GeluGate | Op::ClampedGate { .. } => 9 * read(0),
             Op::DecayGate { .. } | Op::RouteExperts(_) => 4 * read(0),
             Op::CombineExperts => 2 * read(0),
             Op::Add | Op::Scale { .. } | Op::Pool { .. } | Op::Sample => read(0),
@@ -177,10 +177,11 @@ impl Counter<'_> {
         if let Op::Embed { weight } = &node.op {
             return self.bytes_of(*weight, self.batch.tokens);
         }
-        if let Op::ExpertLinear(ExpertLinear { weight, top_k }) = &node.op {
+        if let Op::ExpertLinear(ExpertLinear { weight, bias, top_k }) = &node.op {
             let shape = &self.program.weight(*weight).shape;
             let touched = (self.batch.tokens * u64::from(*top_k)).min(shape[0] as u64);
-            return self.bytes_of(*weight, touched * shape[1] as u64);
+            let biases = bias.map_or(0, |bias| self.bytes_of(bias, touched));
+            return self.bytes_of(*weight, touched * shape[1] as u64) + biases;
         }
         node.op.weights().iter().map(|weight| self.bytes_of(*weight, u64::MAX)).sum()
     }

@@ -90,6 +90,14 @@ pub enum Op {
     SiluGate,
     /// gate, up `[R, width]` -> same: `gelu_tanh(gate) * up`.
     GeluGate,
+    /// gate, up `[R, width]` -> same: `g * sigmoid(alpha * g) * (u + 1)`, with `g = min(gate, limit)` and u the up
+    /// within `-limit .. limit`.
+    ClampedGate {
+        /// The slope of the sigmoid.
+        alpha: f32,
+        /// The bound.
+        limit: f32,
+    },
     /// x `[R, width]`, gate `[R, width or 1]` -> `[R, width]`: `x * sigmoid(gate)`.
     SigmoidGate,
     /// x -> same: `cap * tanh(x / cap)`.
@@ -178,6 +186,7 @@ impl Op {
             Op::GatedDeltaRule(_) => "gated_delta_rule",
             Op::SiluGate => "silu_gate",
             Op::GeluGate => "gelu_gate",
+            Op::ClampedGate { .. } => "clamped_gate",
             Op::SigmoidGate => "sigmoid_gate",
             Op::SoftCap { .. } => "soft_cap",
             Op::Scale { .. } => "scale",
@@ -205,9 +214,10 @@ impl Op {
             | Op::RmsNorm { weight, .. }
             | Op::HeadNorm { weight, .. }
             | Op::GatedNorm { weight, .. }
-            | Op::CausalConv { weight, .. }
-            | Op::ExpertLinear(ExpertLinear { weight, .. }) => vec![*weight],
-            Op::Linear { weight, bias } => [Some(*weight), *bias].into_iter().flatten().collect(),
+            | Op::CausalConv { weight, .. } => vec![*weight],
+            Op::Linear { weight, bias } | Op::ExpertLinear(ExpertLinear { weight, bias, .. }) => {
+                [Some(*weight), *bias].into_iter().flatten().collect()
+            }
             Op::DecayGate { decay, bias } => vec![*decay, *bias],
             Op::Attention(attention) => attention.sinks.into_iter().collect(),
             Op::Fused { body, .. } => body.iter().flat_map(|node| node.op.weights()).collect(),
@@ -217,6 +227,7 @@ impl Op {
             | Op::GatedDeltaRule(_)
             | Op::SiluGate
             | Op::GeluGate
+            | Op::ClampedGate { .. }
             | Op::SigmoidGate
             | Op::SoftCap { .. }
             | Op::Scale { .. }
@@ -324,6 +335,8 @@ pub struct Router {
 pub struct ExpertLinear {
     /// `[experts, rows, columns]`.
     pub weight: WeightId,
+    /// `[experts, rows]`.
+    pub bias: Option<WeightId>,
     /// Experts a token.
     pub top_k: u32,
 }

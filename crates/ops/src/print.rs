@@ -182,6 +182,7 @@ fn parameters(op: &Op) -> Vec<String> {
             let renormalise = router.renormalise.then(|| "renormalised".to_owned());
             [format!("top_k={}", router.top_k)].into_iter().chain(renormalise).collect()
         }
+        Op::ClampedGate { alpha, limit } => vec![format!("alpha={alpha}"), format!("limit={limit}")],
         Op::ExpertLinear(_) => Vec::new(),
         Op::Pool { kind } => vec![pool_name(*kind).to_owned()],
         Op::GatherRows { handed } => vec![format!("map={handed}")],

@@ -19,7 +19,7 @@ pub struct WeightUse {
 /// What reads a weight, so that a backend can lay it out once, at load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WeightRole {
-    /// One dimension: norms, biases, gates.
+    /// One dimension, or one an expert: norms, biases, gates.
     Vector,
     /// `[rows, columns]`, read by `linear`.
     Matrix,

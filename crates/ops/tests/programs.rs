@@ -285,7 +285,7 @@ fn types_of_single_ops_are_checked() {
     let rule =
         |key_heads| Op::GatedDeltaRule(DeltaRule { state: StateId(1), key_heads, head_map: HeadMap::Tiled });
     let router = |top_k| Op::RouteExperts(Router { experts: 8, top_k, renormalise: true });
-    let linear = Op::ExpertLinear(ExpertLinear { weight: WeightId(0), top_k: 2 });
+    let linear = Op::ExpertLinear(ExpertLinear { weight: WeightId(0), bias: None, top_k: 2 });
     type Case<'a> = (Op, &'a [usize], WeightRole, Vec<Value>, &'a str);
     let cases: [Case<'_>; 11] = [
         (head(3), &[4], vector, vec![handed(8)], "(`head_norm`): columns left over by its heads"),

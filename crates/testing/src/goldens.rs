@@ -6,7 +6,7 @@
 use crate::sequence::Sequence;
 use gannet_formats::Checkpoint;
 use gannet_model::{ProgramOptions, recognise};
-use gannet_ops::{Backend, KvFormat, TokenId};
+use gannet_ops::{Backend, KvFormat, Rollback, TokenId};
 use safetensors::SafeTensors;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -22,19 +22,30 @@ pub struct Golden {
     pub model: PathBuf,
     /// The prompt.
     pub ids: Vec<TokenId>,
-    /// `[prompt][vocabulary]`.
+    /// `[positions][vocabulary]`, of the last positions of the prompt, mostly all; of none where the model pools.
     pub logits: Vec<Vec<f32>>,
+    /// The sequence's vector, where the model pools.
+    pub pooled: Option<Vec<f32>>,
     /// What follows the prompt; absent where the model's ropes follow the running length.
     pub greedy: Option<Vec<TokenId>>,
 }
 
-/// All goldens that are committed.
+/// All goldens of short prompts that are committed.
 pub fn all() -> Vec<Golden> {
+    read_all(|entry| entry["long"] != true)
+}
+
+/// The goldens of prompts of thousands of tokens, with the logits of the last positions alone.
+pub fn long() -> Vec<Golden> {
+    read_all(|entry| entry["long"] == true)
+}
+
+fn read_all(is_wanted: impl Fn(&Value) -> bool) -> Vec<Golden> {
     let folder = folder();
     let index = std::fs::read(folder.join("index.json")).expect("goldens/index.json is committed");
     let index: Vec<Value> = serde_json::from_slice(&index).expect("goldens/index.json is a list");
     assert!(!index.is_empty(), "goldens/index.json lists no golden");
-    index.iter().map(|entry| read(&folder, entry)).collect()
+    index.iter().filter(|entry| is_wanted(entry)).map(|entry| read(&folder, entry)).collect()
 }
 
 /// Where the goldens are.
@@ -44,21 +55,46 @@ pub fn folder() -> PathBuf {
 
 /// The logits of every position, from one step over the whole prompt, are the reference's within tolerance.
 pub fn check_logits(backend: &dyn Backend) {
-    check_each(|golden| {
-        let found = open(backend, golden, golden.ids.len()).logits(&golden.ids);
-        for (position, (found, expected)) in found.iter().zip(&golden.logits).enumerate() {
-            let error = relative_error(found, expected);
-            if error.is_nan() || error > LOGIT_TOLERANCE {
-                return Err(format!("position {position} is off by {error:.2e} of its largest logit"));
-            }
+    check_each(&all(), |golden| {
+        let mut sequence = open(backend, golden, golden.ids.len());
+        if let Some(expected) = &golden.pooled {
+            return check_close("the pooled vector", &sequence.pooled(&golden.ids), expected);
         }
-        Ok(())
+        check_positions(golden, &sequence.last_logits(&golden.ids, golden.logits.len()))
     });
+}
+
+/// The logits of the last positions of long prompts, read in steps of 512, are the reference's within tolerance.
+pub fn check_long_logits(backend: &dyn Backend) {
+    const STEP: usize = 512;
+    check_each(&long(), |golden| {
+        let mut sequence = open(backend, golden, golden.ids.len());
+        let (before, last) = golden.ids.split_at(golden.ids.len() - golden.logits.len());
+        before.chunks(STEP).for_each(|ids| drop(sequence.last_logits(ids, 1)));
+        check_positions(golden, &sequence.logits(last))
+    });
+}
+
+fn check_positions(golden: &Golden, found: &[Vec<f32>]) -> Result<(), String> {
+    let first = golden.ids.len() - golden.logits.len();
+    let mut pairs = found.iter().zip(&golden.logits).enumerate();
+    pairs.try_for_each(|(place, (found, expected))| {
+        check_close(&format!("position {}", first + place), found, expected)
+    })
+}
+
+fn check_close(what: &str, found: &[f32], expected: &[f32]) -> Result<(), String> {
+    let error = relative_error(found, expected);
+    if error <= LOGIT_TOLERANCE {
+        Ok(())
+    } else {
+        Err(format!("{what} is off by {error:.2e} of its largest number"))
+    }
 }
 
 /// The greedy continuation is the reference's, token for token.
 pub fn check_greedy(backend: &dyn Backend) {
-    check_each(|golden| {
+    check_each(&all(), |golden| {
         let Some(expected) = &golden.greedy else { return Ok(()) };
         let mut sequence = open(backend, golden, golden.ids.len() + expected.len());
         let mut fed = golden.ids.clone();
@@ -75,26 +111,60 @@ pub fn check_greedy(backend: &dyn Backend) {
 
 /// The logits of every position are the same bits for a prompt in one step, in chunks, and token by token.
 pub fn check_chunked_equals_whole(backend: &dyn Backend) {
-    check_each(|golden| {
+    check_each(&all(), |golden| {
+        if golden.pooled.is_some() {
+            return Ok(());
+        }
         let whole = open(backend, golden, golden.ids.len()).logits(&golden.ids);
-        for chunk in [1, 7] {
+        for chunk in CHUNKS.into_iter().filter(|chunk| *chunk < golden.ids.len()) {
             let mut sequence = open(backend, golden, golden.ids.len());
             let chunks = golden.ids.chunks(chunk);
             let chunked: Vec<Vec<f32>> = chunks.flat_map(|ids| sequence.logits(ids)).collect();
-            if let Some(position) =
-                (0..whole.len()).find(|&position| bits(&whole[position]) != bits(&chunked[position]))
-            {
-                return Err(format!(
-                    "in chunks of {chunk}, position {position} has other bits than in one step"
-                ));
-            }
+            check_bits(&whole, &chunked, &format!("in chunks of {chunk}"))?;
         }
         Ok(())
     });
 }
 
-fn check_each(check: impl Fn(&Golden) -> Result<(), String>) {
-    let failures: Vec<String> = all()
+/// The chunks that prompts are cut into: single tokens, few, a page, and a page and one.
+const CHUNKS: [usize; 4] = [1, 7, 64, 65];
+
+/// A model with recurrent state that goes on from a checkpoint gives the bits of one that never stopped, whichever
+/// token the checkpoint was taken after.
+pub fn check_resumed_equals_uninterrupted(backend: &dyn Backend) {
+    let mut recurrent = 0;
+    check_each(&all(), |golden| {
+        let mut sequence = open(backend, golden, golden.ids.len());
+        if !sequence.is_recurrent() {
+            return Ok(());
+        }
+        recurrent += 1;
+        let (mut checkpoints, mut logits) = (vec![sequence.checkpoint()], Vec::new());
+        for id in &golden.ids {
+            logits.extend(sequence.logits(&[*id]));
+            checkpoints.push(sequence.checkpoint());
+        }
+        for (tokens, checkpoint) in checkpoints.into_iter().enumerate().take(golden.ids.len()) {
+            sequence.restore(checkpoint);
+            let resumed = sequence.logits(&golden.ids[tokens..]);
+            check_bits(&logits[tokens..], &resumed, &format!("resumed after {tokens} tokens"))?;
+        }
+        Ok(())
+    });
+    assert!(recurrent > 0, "no golden has recurrent state");
+}
+
+fn check_bits(whole: &[Vec<f32>], other: &[Vec<f32>], how: &str) -> Result<(), String> {
+    let differs = |position: &usize| bits(&whole[*position]) != bits(&other[*position]);
+    match (0..whole.len()).find(differs) {
+        Some(position) => Err(format!("{how}, row {position} has other bits than in one go")),
+        None => Ok(()),
+    }
+}
+
+fn check_each(goldens: &[Golden], mut check: impl FnMut(&Golden) -> Result<(), String>) {
+    assert!(!goldens.is_empty(), "there is no golden to check");
+    let failures: Vec<String> = goldens
         .iter()
         .filter_map(|golden| check(golden).err().map(|error| format!("{}: {error}", golden.name)))
         .collect();
@@ -106,7 +176,11 @@ fn open(backend: &dyn Backend, golden: &Golden, context: usize) -> Sequence {
     let named = |error: &dyn std::fmt::Display| -> ! { panic!("{}: {error}", golden.name) };
     let checkpoint = Checkpoint::open(&golden.model).unwrap_or_else(|error| named(&error));
     let model = recognise(&checkpoint).unwrap_or_else(|error| named(&error));
-    let options = ProgramOptions { context: golden.ids.len(), kv_format: KvFormat::F32 };
+    let options = ProgramOptions {
+        context: golden.ids.len(),
+        kv_format: KvFormat::F32,
+        rollback: Rollback::Candidates,
+    };
     let program = model.program(&options).unwrap_or_else(|error| named(&error));
     let weights = model.weights(&checkpoint).unwrap_or_else(|error| named(&error));
     Sequence::new(backend, &program, &weights, context)
@@ -137,14 +211,18 @@ fn read(folder: &Path, entry: &Value) -> Golden {
         let words = words(tensors.tensor(name).ok()?.data());
         Some(words.map(|word| TokenId(u32::from_le_bytes(word))).collect())
     };
-    let logits = tensors.tensor("logits").expect("a golden has logits");
-    let vocabulary = logits.shape()[1];
-    let values: Vec<f32> = words(logits.data()).map(f32::from_le_bytes).collect();
+    let rows = |name: &str| -> Vec<Vec<f32>> {
+        let Ok(tensor) = tensors.tensor(name) else { return Vec::new() };
+        let width = tensor.shape().last().copied().unwrap_or(1);
+        let values: Vec<f32> = words(tensor.data()).map(f32::from_le_bytes).collect();
+        values.chunks(width).map(<[f32]>::to_vec).collect()
+    };
     Golden {
         name: format!("{model} ({golden})"),
         model: folder.join(model),
         ids: ids("ids").expect("a golden has ids"),
-        logits: values.chunks(vocabulary).map(<[f32]>::to_vec).collect(),
+        logits: rows("logits"),
+        pooled: rows("pooled").pop(),
         greedy: ids("greedy"),
     }
 }

@@ -10,12 +10,12 @@ use crate::weights::Matrix;
 type RowPairs = Vec<(u32, u32)>;
 
 /// x `[tokens, columns]`, or `[tokens * top_k, columns]`, by ids `[tokens * top_k]` -> out `[tokens * top_k,
-/// outputs]`; the matrix stacks `[outputs, columns]` for each expert.
+/// outputs]`; the matrix stacks `[outputs, columns]` for each expert, the bias `[outputs]`.
 pub(crate) fn expert_linear(
     crew: &mut Crew<'_>,
     x: &[f32],
     ids: &[Option<u32>],
-    matrix: &Matrix,
+    (matrix, bias): (&Matrix, Option<&[f32]>),
     out: &mut [f32],
 ) {
     let x_rows = x.len() / matrix.columns;
@@ -29,7 +29,8 @@ pub(crate) fn expert_linear(
     crew.columns(out, outputs, step, |mut columns, scratch| {
         for (expert, pairs) in &groups {
             let (first, rows) = (expert * outputs, Pairs::Listed(pairs));
-            Product { isa, x, matrix, first, bias: None, rows }.part(&mut columns, scratch);
+            let bias = bias.map(|bias| &bias[first..first + outputs]);
+            Product { isa, x, matrix, first, bias, rows }.part(&mut columns, scratch);
         }
     });
 }

@@ -29,6 +29,7 @@ pub(crate) mod decay_gate;
 pub(crate) mod gated_delta_rule;
 
 pub(crate) mod add;
+pub(crate) mod clamped_gate;
 mod elementwise;
 pub(crate) mod gelu_gate;
 pub(crate) mod scale;

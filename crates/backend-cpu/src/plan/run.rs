@@ -100,6 +100,7 @@ impl<'a, 'b> Run<'a, 'b> {
             | Op::DecayGate { .. }
             | Op::SiluGate
             | Op::GeluGate
+            | Op::ClampedGate { .. }
             | Op::SigmoidGate
             | Op::SoftCap { .. }
             | Op::Scale { .. }
@@ -337,12 +338,16 @@ fn compute(op: &Op, weights: &[Arc<Weight>], crew: &mut Crew<'_>, inputs: &Input
         Op::DecayGate { decay, bias } => decay_gate::decay_gate(crew, x(0), w(decay), w(bias), out),
         Op::SiluGate => silu_gate::silu_gate(crew, x(0), x(1), out),
         Op::GeluGate => gelu_gate::gelu_gate(crew, x(0), x(1), out),
+        Op::ClampedGate { alpha, limit } => {
+            kernels::clamped_gate::clamped_gate(crew, (*alpha, *limit), x(0), x(1), out);
+        }
         Op::SigmoidGate => sigmoid_gate::sigmoid_gate(crew, inputs.width(0), x(0), x(1), out),
         Op::SoftCap { cap } => soft_cap::soft_cap(crew, *cap, x(0), out),
         Op::Scale { factor } => scale::scale(crew, *factor, x(0), out),
         Op::Add => add::add(crew, x(0), x(1), out),
         Op::ExpertLinear(op) => {
-            expert_linear::expert_linear(crew, x(0), inputs.ids(1), matrix(weights, op.weight), out);
+            let bias = op.bias.as_ref().map(w);
+            expert_linear::expert_linear(crew, x(0), inputs.ids(1), (matrix(weights, op.weight), bias), out);
         }
         Op::CombineExperts => {
             let shared = (inputs.count() > 2).then(|| x(2));

@@ -4,10 +4,12 @@
 //! family does differently is a field of the block's config.
 
 mod attention;
+mod delta_net;
+mod experts;
 mod feed_forward;
 
-use crate::config::{FeedForward, LayerConfig, Mixer, ModelConfig};
-use gannet_ops::{ProgramBuilder, RopeTable, ValueId, WeightId, WeightRole};
+use crate::config::{FeedForward, LayerConfig, LayerNorms, Mixer, ModelConfig};
+use gannet_ops::{ProgramBuilder, RopeTable, StateId, ValueId, WeightId, WeightRole};
 use std::sync::Arc;
 
 /// A program being written from a config.
@@ -16,29 +18,63 @@ pub(crate) struct Writer<'a> {
     pub(crate) config: &'a ModelConfig,
     /// The angles of [`ModelConfig::ropes`].
     pub(crate) ropes: Vec<Arc<RopeTable>>,
+    /// What the names of the config's weights begin with: nothing, or [`crate::names::DRAFT`].
+    pub(crate) scope: &'static str,
 }
 
 impl Writer<'_> {
     /// One layer: both halves with their residual connections.
-    pub(crate) fn layer(&mut self, number: usize, layer: &LayerConfig, hidden: ValueId) -> ValueId {
-        let scope = format!("layers.{number}.attention");
-        let normed = self.norm(hidden, &format!("{scope}.norm"));
+    pub(crate) fn layer(&mut self, number: usize, state: StateId, hidden: ValueId) -> ValueId {
+        let config = self.config;
+        let layer = &config.layers[number];
+        let half = match &layer.mixer {
+            Mixer::Attention(_) => "attention",
+            Mixer::GatedDeltaNet(_) => "delta",
+        };
+        let scope = format!("{}layers.{number}.{half}", self.scope);
+        let normed = self.normed_before(layer, &scope, hidden);
         let mixed = match &layer.mixer {
-            Mixer::Attention(attention) => self.attention(number, attention, normed),
+            Mixer::Attention(attention) => self.attention(&scope, state, attention, normed, config.width),
+            Mixer::GatedDeltaNet(delta) => self.gated_delta_net(&scope, state, delta, normed),
         };
         let hidden = self.residual(layer, &scope, hidden, mixed);
+        self.second_half(number, hidden)
+    }
 
-        let scope = format!("layers.{number}.feed_forward");
-        let normed = self.norm(hidden, &format!("{scope}.norm"));
+    /// The feed-forward of a layer with its residual connection.
+    pub(crate) fn second_half(&mut self, number: usize, hidden: ValueId) -> ValueId {
+        let config = self.config;
+        let layer = &config.layers[number];
+        let scope = format!("{}layers.{number}.feed_forward", self.scope);
+        let normed = self.normed_before(layer, &scope, hidden);
         let transformed = match &layer.feed_forward {
             FeedForward::Gated(gated) => self.gated_feed_forward(&scope, gated, normed),
+            FeedForward::Experts(experts) => self.experts(&scope, experts, normed),
         };
         self.residual(layer, &scope, hidden, transformed)
     }
 
-    /// The sum of the stream and a branch, which is normed first where the layer asks for it.
-    fn residual(&mut self, layer: &LayerConfig, scope: &str, hidden: ValueId, branch: ValueId) -> ValueId {
-        let branch = if layer.post_norms { self.norm(branch, &format!("{scope}.post_norm")) } else { branch };
+    /// What a half of a layer reads of the stream.
+    fn normed_before(&mut self, layer: &LayerConfig, scope: &str, hidden: ValueId) -> ValueId {
+        match layer.norms {
+            LayerNorms::Before | LayerNorms::Around => self.norm(hidden, &format!("{scope}.norm")),
+            LayerNorms::After => hidden,
+        }
+    }
+
+    /// The sum of the stream and a branch, which is normed and scaled first where the layer asks for it.
+    pub(crate) fn residual(
+        &mut self,
+        layer: &LayerConfig,
+        scope: &str,
+        hidden: ValueId,
+        branch: ValueId,
+    ) -> ValueId {
+        let branch = match layer.norms {
+            LayerNorms::Before => branch,
+            LayerNorms::After | LayerNorms::Around => self.norm(branch, &format!("{scope}.post_norm")),
+        };
+        let branch = layer.residual_scale.map_or(branch, |factor| self.builder.scale(branch, factor));
         self.builder.add(hidden, branch)
     }
 

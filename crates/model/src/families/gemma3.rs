@@ -7,40 +7,39 @@
 use super::windows::listed;
 use super::{Family, Storage};
 use crate::ModelError;
-use crate::config::{Activation, AttentionBias, AttentionConfig, LayerConfig, Mixer, ModelConfig, RopeIndex};
+use crate::config::{
+    Activation, AttentionBias, AttentionConfig, LayerConfig, LayerNorms, Mixer, ModelConfig, QueryKeyNorm,
+    RopeIndex,
+};
 use crate::keys::{Key, Keys, gguf_key, json_key, key};
 use crate::limits::{CONTEXT_MAX, LAYERS_MAX};
-use crate::names::{Names, row};
-use crate::rope::{LayerRope, RopeDefaults, nested_rope};
+use crate::names::{self, Names};
+use crate::rope::{LayerRope, nested_rope};
 use crate::shape::{Defaults, Shape};
 
 pub(super) const FAMILY: Family = Family {
     name: "gemma3",
     architectures: &["Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"],
     model_types: &["gemma3_text", "gemma3"],
-    gguf: "gemma3",
+    gguf: Some("gemma3"),
     names: &NAMES,
-    storage: Storage { gguf_interleaves_rope: false, hugging_face_norms_lack_one: true },
+    storage: Storage::NORMS_LACK_ONE,
+    head_beside: None,
     config,
 };
 
-const NAMES: Names = Names {
-    layer: &[
-        row("attention.norm", "input_layernorm", "attn_norm"),
-        row("attention.q", "self_attn.q_proj", "attn_q"),
-        row("attention.k", "self_attn.k_proj", "attn_k"),
-        row("attention.v", "self_attn.v_proj", "attn_v"),
-        row("attention.q_norm", "self_attn.q_norm", "attn_q_norm"),
-        row("attention.k_norm", "self_attn.k_norm", "attn_k_norm"),
-        row("attention.output", "self_attn.o_proj", "attn_output"),
-        row("attention.post_norm", "post_attention_layernorm", "post_attention_norm"),
-        row("feed_forward.norm", "pre_feedforward_layernorm", "ffn_norm"),
-        row("feed_forward.gate", "mlp.gate_proj", "ffn_gate"),
-        row("feed_forward.up", "mlp.up_proj", "ffn_up"),
-        row("feed_forward.down", "mlp.down_proj", "ffn_down"),
-        row("feed_forward.post_norm", "post_feedforward_layernorm", "post_ffw_norm"),
-    ],
+/// The embedding model, whose rows see each other in both directions.
+pub(super) const EMBEDDING: Family = Family {
+    name: "gemma3_embedding",
+    architectures: &["Gemma3TextModel"],
+    model_types: &[],
+    gguf: Some("gemma-embedding"),
+    config: embedding_config,
+    ..FAMILY
 };
+
+const NAMES: Names =
+    Names { layer: &[names::ATTENTION, names::AROUND_NORMS, names::GATED], outside: names::OUTSIDE };
 
 const DEFAULTS: Defaults = Defaults {
     vocabulary: 262208,
@@ -52,6 +51,7 @@ const DEFAULTS: Defaults = Defaults {
     head_dim: Some(256),
     context_length: 131072,
     tied_head: true,
+    epsilon: 1e-6,
 };
 
 const DEFAULT_SCORE_WIDTH: f64 = 256.0;
@@ -60,6 +60,7 @@ const DEFAULT_PERIOD: usize = 6;
 
 /// Every so many layers one sees all tokens; older files have the number, GGUF a number or a list.
 const PERIOD: Key = key("sliding_window_pattern", "attention.sliding_window_pattern");
+const BIDIRECTIONAL: Key = json_key("use_bidirectional_attention");
 const WINDOW: Key = key("sliding_window", "attention.sliding_window");
 const SCORE_WIDTH: Key = json_key("query_pre_attn_scalar");
 const LOGIT_CAP: Key = key("final_logit_softcapping", "final_logit_softcapping");
@@ -79,14 +80,32 @@ const SLIDING_ROPE: LayerRope = LayerRope {
     scaled: false,
 };
 
+fn embedding_config(keys: &Keys<'_>) -> Result<ModelConfig, ModelError> {
+    if keys.is_json() && keys.flag(BIDIRECTIONAL)? != Some(true) {
+        return Err(keys.missing(BIDIRECTIONAL, "true, as the model without a head embeds whole texts"));
+    }
+    let mut config = read(keys)?;
+    for layer in &mut config.layers {
+        let Mixer::Attention(attention) = &mut layer.mixer else { continue };
+        attention.bidirectional = true;
+        // The file's number is for both sides together; here a window ends before it.
+        attention.window = attention.window.map(|window| window / 2 + 1);
+    }
+    Ok(config)
+}
+
 fn config(outer: &Keys<'_>) -> Result<ModelConfig, ModelError> {
+    outer.expect_off(BIDIRECTIONAL)?;
+    read(outer)
+}
+
+fn read(outer: &Keys<'_>) -> Result<ModelConfig, ModelError> {
     let nested = outer.object("text_config")?;
     let keys = nested.as_ref().unwrap_or(outer);
     let shape = Shape::read_nested(outer, keys, &DEFAULTS)?;
     keys.expect_text(json_key("hidden_activation"), &["gelu_pytorch_tanh"])?;
     keys.expect_off(SCORE_CAP)?;
-    keys.expect_off(json_key("use_bidirectional_attention"))?;
-    let rope = |theta| RopeDefaults { dims: shape.head_dim, context_length: shape.context_length, theta };
+    let rope = |theta| shape.rope(theta);
     let full = nested_rope(keys, &FULL_ROPE, rope(1_000_000.0))?;
     let sliding = nested_rope(keys, &SLIDING_ROPE, rope(10_000.0))?;
     let window = window(keys)?;
@@ -97,7 +116,7 @@ fn config(outer: &Keys<'_>) -> Result<ModelConfig, ModelError> {
     let attention = |layer: usize| AttentionConfig {
         rope: Some(if slides[layer] { SLIDING } else { FULL }),
         window: slides[layer].then_some(window),
-        query_key_norm: true,
+        query_key_norm: QueryKeyNorm::Head,
         scale,
         bias,
         ..shape.attention(layer)
@@ -105,7 +124,8 @@ fn config(outer: &Keys<'_>) -> Result<ModelConfig, ModelError> {
     let layer = |layer| LayerConfig {
         mixer: Mixer::Attention(attention(layer)),
         feed_forward: shape.gated(layer, Activation::GeluTanh, false),
-        post_norms: true,
+        norms: LayerNorms::Around,
+        residual_scale: None,
     };
     Ok(ModelConfig {
         embedding_scale: Some((shape.width as f64).sqrt() as f32),

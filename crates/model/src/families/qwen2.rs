@@ -8,16 +8,17 @@ use crate::ModelError;
 use crate::config::{Activation, AttentionBias, AttentionConfig, LayerConfig, Mixer, ModelConfig};
 use crate::keys::{Keys, json_key};
 use crate::names;
-use crate::rope::{RopeDefaults, one_rope};
+use crate::rope::one_rope;
 use crate::shape::{Defaults, Shape};
 
 pub(super) const FAMILY: Family = Family {
     name: "qwen2",
     architectures: &["Qwen2ForCausalLM"],
     model_types: &["qwen2"],
-    gguf: "qwen2",
+    gguf: Some("qwen2"),
     names: &names::PLAIN,
-    storage: Storage { gguf_interleaves_rope: false, hugging_face_norms_lack_one: false },
+    storage: Storage::PLAIN,
+    head_beside: None,
     config,
 };
 
@@ -31,6 +32,7 @@ const DEFAULTS: Defaults = Defaults {
     head_dim: None,
     context_length: 32768,
     tied_head: false,
+    epsilon: 1e-6,
 };
 
 const THETA: f64 = 10000.0;
@@ -38,14 +40,12 @@ const THETA: f64 = 10000.0;
 fn config(keys: &Keys<'_>) -> Result<ModelConfig, ModelError> {
     let shape = Shape::read(keys, &DEFAULTS)?;
     keys.expect_text(json_key("hidden_act"), &["silu", "swish"])?;
-    let defaults = RopeDefaults { dims: shape.head_dim, context_length: shape.context_length, theta: THETA };
-    let rope = one_rope(keys, defaults)?;
+    let rope = one_rope(keys, shape.rope(THETA))?;
     let windows = upper_layers(keys, &shape)?;
     let bias = AttentionBias { query_key_value: true, output: false };
-    let layer = |layer| LayerConfig {
-        mixer: Mixer::Attention(AttentionConfig { window: windows[layer], bias, ..shape.attention(layer) }),
-        feed_forward: shape.gated(layer, Activation::Silu, false),
-        post_norms: false,
+    let attention = |layer: usize| AttentionConfig { window: windows[layer], bias, ..shape.attention(layer) };
+    let layer = |layer| {
+        LayerConfig::plain(Mixer::Attention(attention(layer)), shape.gated(layer, Activation::Silu, false))
     };
     Ok(ModelConfig { ropes: vec![rope], layers: (0..shape.layers).map(layer).collect(), ..shape.config() })
 }

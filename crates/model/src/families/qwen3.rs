@@ -5,19 +5,22 @@
 use super::windows::upper_layers;
 use super::{Family, Storage};
 use crate::ModelError;
-use crate::config::{Activation, AttentionBias, AttentionConfig, LayerConfig, Mixer, ModelConfig};
+use crate::config::{
+    Activation, AttentionBias, AttentionConfig, LayerConfig, Mixer, ModelConfig, QueryKeyNorm,
+};
 use crate::keys::{Keys, json_key};
 use crate::names;
-use crate::rope::{RopeDefaults, one_rope};
+use crate::rope::one_rope;
 use crate::shape::{Defaults, Shape};
 
 pub(super) const FAMILY: Family = Family {
     name: "qwen3",
     architectures: &["Qwen3ForCausalLM"],
     model_types: &["qwen3"],
-    gguf: "qwen3",
+    gguf: Some("qwen3"),
     names: &names::PLAIN,
-    storage: Storage { gguf_interleaves_rope: false, hugging_face_norms_lack_one: false },
+    storage: Storage::PLAIN,
+    head_beside: None,
     config,
 };
 
@@ -31,6 +34,7 @@ const DEFAULTS: Defaults = Defaults {
     head_dim: Some(128),
     context_length: 32768,
     tied_head: false,
+    epsilon: 1e-6,
 };
 
 const THETA: f64 = 10000.0;
@@ -38,8 +42,7 @@ const THETA: f64 = 10000.0;
 fn config(keys: &Keys<'_>) -> Result<ModelConfig, ModelError> {
     let shape = Shape::read(keys, &DEFAULTS)?;
     keys.expect_text(json_key("hidden_act"), &["silu", "swish"])?;
-    let defaults = RopeDefaults { dims: shape.head_dim, context_length: shape.context_length, theta: THETA };
-    let rope = one_rope(keys, defaults)?;
+    let rope = one_rope(keys, shape.rope(THETA))?;
     let windows = upper_layers(keys, &shape)?;
     let bias = AttentionBias {
         query_key_value: keys.bias("attention_bias", "blk.0.attn_q.bias")?,
@@ -47,12 +50,10 @@ fn config(keys: &Keys<'_>) -> Result<ModelConfig, ModelError> {
     };
     let attention = |layer| {
         let window: Option<u32> = windows[layer];
-        AttentionConfig { window, bias, query_key_norm: true, ..shape.attention(layer) }
+        AttentionConfig { window, bias, query_key_norm: QueryKeyNorm::Head, ..shape.attention(layer) }
     };
-    let layer = |layer| LayerConfig {
-        mixer: Mixer::Attention(attention(layer)),
-        feed_forward: shape.gated(layer, Activation::Silu, false),
-        post_norms: false,
+    let layer = |layer| {
+        LayerConfig::plain(Mixer::Attention(attention(layer)), shape.gated(layer, Activation::Silu, false))
     };
     Ok(ModelConfig { ropes: vec![rope], layers: (0..shape.layers).map(layer).collect(), ..shape.config() })
 }

@@ -103,6 +103,11 @@ impl<'a> Keys<'a> {
         Ok(self.tensor(tensor)?.is_some())
     }
 
+    /// The file, for errors.
+    pub(crate) fn file(&self) -> &str {
+        &self.file
+    }
+
     /// The checkpoint whose properties these are.
     pub(crate) fn checkpoint(&self) -> &'a Checkpoint {
         self.checkpoint
@@ -140,6 +145,14 @@ impl<'a> Keys<'a> {
         }
         let counts = list.into_iter().map(|number| in_range(Some(number), max));
         counts.collect::<Result<_, _>>().map(Some).map_err(|expected| self.wrong(key, datum, expected))
+    }
+
+    /// A list of whole numbers from 0 to `max`.
+    pub(crate) fn list(&self, key: Key, max: usize) -> Result<Option<Vec<usize>>, ModelError> {
+        let Some(datum) = self.get(key) else { return Ok(None) };
+        let number = |number: i128| usize::try_from(number).ok().filter(|number| *number <= max);
+        let list = datum.integers().and_then(|list| list.into_iter().map(number).collect::<Option<Vec<_>>>());
+        list.map(Some).ok_or_else(|| self.wrong(key, datum, format!("a list of whole numbers up to {max}")))
     }
 
     /// A number above 0 that is finite and not 0 in float32 either.
@@ -229,6 +242,14 @@ impl<'a> Keys<'a> {
             Some(datum) if datum.flag() != Some(false) && datum.real() != Some(0.0) => {
                 Err(self.wrong(key, datum, "to be absent, as it is not supported"))
             }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Refuses a factor other than 1, which is what absence means.
+    pub(crate) fn expect_one(&self, key: Key) -> Result<(), ModelError> {
+        match self.number(key)? {
+            Some(found) if found != 1.0 => Err(self.wrong(key, found, "1, as others are not supported")),
             Some(_) | None => Ok(()),
         }
     }

@@ -6,13 +6,15 @@
 //!
 //! Knows no file: `read` fills a [`RopeConfig`] from one.
 
+mod asked;
 mod read;
 
-pub(crate) use read::{LayerRope, RopeDefaults, nested_rope, one_rope};
+pub use asked::{OverrideKind, RopeOverride};
+pub(crate) use read::{LayerRope, RopeDefaults, Rotated, nested_rope, one_rope};
 
 use gannet_ops::RopeTable;
 
-/// A rotary embedding of whole heads.
+/// A rotary embedding of the first elements of each head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RopeConfig {
     /// The base of the wavelengths, above 1.
@@ -106,7 +108,10 @@ impl RopeConfig {
             RopeScaling::Dynamic { .. } => crate::limits::CONTEXT_MAX,
             RopeScaling::Linear { factor } => (trained as f64 * factor) as usize,
             RopeScaling::Yarn(yarn) => trained.max((yarn.original * yarn.factor) as usize),
-            RopeScaling::None | RopeScaling::Llama3(_) | RopeScaling::LongRope(_) | RopeScaling::Divisors(_) => trained,
+            RopeScaling::None
+            | RopeScaling::Llama3(_)
+            | RopeScaling::LongRope(_)
+            | RopeScaling::Divisors(_) => trained,
         }
     }
 
@@ -160,7 +165,8 @@ impl RopeConfig {
         let length = context.max(trained) as f32;
         let growth = factor as f32 * length / trained as f32 - (factor - 1.0) as f32;
         let exponent = self.dims as f64 / (self.dims as f64 - 2.0);
-        Some(self.theta as f32 * power(growth, exponent as f32))
+        // The exponent alone is in double precision there.
+        Some(self.theta as f32 * f64::from(growth).powf(exponent) as f32)
     }
 }
 
@@ -197,13 +203,14 @@ impl Llama3 {
         let longest_kept = (self.original / self.high) as f32;
         let shortest_divided = (self.original / self.low) as f32;
         let pair = |inverse: f32| {
-            let wave = std::f64::consts::TAU as f32 / inverse;
+            // A number over a tensor is the tensor's reciprocal times the number there.
+            let wave = 1.0 / inverse * std::f64::consts::TAU as f32;
             if wave > shortest_divided {
                 inverse / factor
             } else if wave < longest_kept {
                 inverse
             } else {
-                let kept = (original / wave - low) / (high - low);
+                let kept = (1.0 / wave * original - low) / (high - low);
                 (1.0 - kept) * inverse / factor + kept * inverse
             }
         };

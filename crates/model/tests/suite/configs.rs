@@ -4,8 +4,8 @@ use crate::toy::{edited, entries, gguf, hugging_face};
 use gannet_formats::Checkpoint;
 use gannet_formats::gguf::{Array, Value as Entry};
 use gannet_model::{
-    Activation, AttentionConfig, FeedForward, LayerConfig, Mixer, Model, RopeConfig, RopeIndex, RopeScaling,
-    recognise,
+    Activation, AttentionConfig, FeedForward, GatedConfig, LayerConfig, LayerNorms, Mixer, Model,
+    QueryKeyNorm, RopeConfig, RopeIndex, RopeScaling, recognise,
 };
 use gannet_ops::TokenId;
 use gannet_testing::goldens;
@@ -21,8 +21,13 @@ pub(crate) fn from_gguf(architecture: &str, edits: &[(&str, Option<Entry>)]) -> 
 }
 
 fn attention(layer: &LayerConfig) -> &AttentionConfig {
-    let Mixer::Attention(attention) = &layer.mixer;
+    let Mixer::Attention(attention) = &layer.mixer else { panic!("the layer is no attention") };
     attention
+}
+
+fn gated(layer: &LayerConfig) -> GatedConfig {
+    let FeedForward::Gated(gated) = &layer.feed_forward else { panic!("the layer has experts") };
+    *gated
 }
 
 fn windows(model: &Model) -> Vec<Option<u32>> {
@@ -59,8 +64,7 @@ fn absent_keys_have_the_defaults_of_the_reference() {
             config["tie_word_embeddings"] = json!(false);
         }
         let config = from_config(&config).config;
-        let (first, FeedForward::Gated(gated)) =
-            (attention(&config.layers[0]), &config.layers[0].feed_forward);
+        let (first, gated) = (attention(&config.layers[0]), gated(&config.layers[0]));
         let sizes = (config.vocabulary, config.width, gated.width, config.layers.len());
         let heads = (first.heads, first.kv_heads, first.head_dim, config.context_length, config.tied_head);
         let found = (sizes.0, sizes.1, sizes.2, sizes.3, heads.0, heads.1, heads.2, heads.3, heads.4);
@@ -77,6 +81,17 @@ fn gguf_twins_have_the_config_of_their_folders() {
         ("qwen2", "qwen2-f16.gguf"),
         ("qwen3", "qwen3-bf16.gguf"),
         ("gemma3", "gemma3-f16.gguf"),
+        ("qwen2-moe", "qwen2-moe-f16.gguf"),
+        ("qwen3-moe", "qwen3-moe-bf16.gguf"),
+        ("mixtral", "mixtral-bf16.gguf"),
+        ("qwen3-next", "qwen3-next-bf16.gguf"),
+        ("gemma2", "gemma2-f16.gguf"),
+        ("phi3", "phi3-bf16.gguf"),
+        ("granite", "granite-bf16.gguf"),
+        ("smollm3", "smollm3-bf16.gguf"),
+        ("olmo2", "olmo2-f16.gguf"),
+        ("glm4", "glm4-bf16.gguf"),
+        ("gpt-oss", "gpt-oss-bf16.gguf"),
     ];
     for (folder, twin) in pairs {
         let config =
@@ -113,9 +128,9 @@ fn nested_text_config_counts_and_its_window_layers_have_their_own_rope() {
         let full = number == 5 || number == 11;
         let (window, index) = if full { (None, RopeIndex(0)) } else { (Some(1024), RopeIndex(1)) };
         assert_eq!((attention(layer).window, attention(layer).rope), (window, Some(index)), "layer {number}");
-        assert!(layer.post_norms && attention(layer).query_key_norm, "layer {number}");
-        let FeedForward::Gated(gated) = &layer.feed_forward;
-        assert_eq!(gated.activation, Activation::GeluTanh);
+        let norms = (layer.norms, attention(layer).query_key_norm);
+        assert_eq!(norms, (LayerNorms::Around, QueryKeyNorm::Head), "layer {number}");
+        assert_eq!(gated(layer).activation, Activation::GeluTanh);
     }
     assert_eq!(model.config.embedding_scale, Some(2560f32.sqrt()));
     assert_eq!(model.tokens.eos, [TokenId(1), TokenId(106)]);

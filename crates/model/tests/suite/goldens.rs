@@ -17,3 +17,8 @@ fn greedy_continuations_are_those_of_the_reference_implementation() {
 fn a_prompt_in_chunks_gives_the_bits_of_a_whole_one() {
     goldens::check_chunked_equals_whole(&ReferenceBackend::new());
 }
+
+#[test]
+fn recurrent_state_resumes_from_any_token() {
+    goldens::check_resumed_equals_uninterrupted(&ReferenceBackend::new());
+}

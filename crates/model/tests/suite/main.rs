@@ -3,8 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 
 mod configs;
+mod drafters;
+mod generated;
 mod goldens;
 mod programs;
 mod refusals;
+mod ropes;
 mod toy;
 mod weights;

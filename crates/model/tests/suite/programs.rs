@@ -2,18 +2,43 @@
 
 use gannet_formats::Checkpoint;
 use gannet_model::{ProgramOptions, recognise};
-use gannet_ops::{KvFormat, print};
+use gannet_ops::{KvFormat, Rollback, print};
 use gannet_testing::goldens;
 
-/// One of each family, and those whose programs differ: biases, windows, an untied head, a soft cap.
-const MODELS: [&str; 8] =
-    ["llama", "llama-bias", "mistral", "qwen2", "qwen2-sliding", "qwen3", "gemma3", "gemma3-soft-cap"];
+/// One of each family, and those whose programs differ: biases, windows, an untied head, a soft cap, dense layers.
+const MODELS: [&str; 25] = [
+    "llama",
+    "llama-bias",
+    "mistral",
+    "ministral",
+    "mixtral",
+    "qwen2",
+    "qwen2-sliding",
+    "qwen2-moe",
+    "qwen3",
+    "qwen3-moe",
+    "qwen3-moe-dense-layers",
+    "qwen3-next",
+    "qwen3_5",
+    "qwen3_5-moe",
+    "qwen3_5-bf16.gguf",
+    "gemma2",
+    "gemma3",
+    "gemma3-soft-cap",
+    "phi3",
+    "phi3-longrope",
+    "granite",
+    "smollm3",
+    "olmo2",
+    "glm4",
+    "gpt-oss",
+];
 
 #[test]
 fn programs_of_toy_configs_are_as_reviewed() {
     for name in MODELS {
         let checkpoint = Checkpoint::open(&goldens::folder().join(name)).unwrap();
-        let options = ProgramOptions { context: 512, kv_format: KvFormat::F16 };
+        let options = ProgramOptions { context: 512, kv_format: KvFormat::F16, rollback: Rollback::Replay };
         let program = recognise(&checkpoint).unwrap().program(&options).unwrap();
         insta::assert_snapshot!(name, print(&program));
     }

@@ -4,7 +4,7 @@ use crate::configs::{from_gguf, llama, with};
 use crate::toy::hugging_face;
 use gannet_formats::gguf::{Array, Value as Entry};
 use gannet_model::{ProgramOptions, recognise};
-use gannet_ops::KvFormat;
+use gannet_ops::{KvFormat, Rollback};
 use serde_json::{Value, json};
 
 /// Each object, put into the base config, is refused with a message that contains the text.
@@ -22,7 +22,7 @@ fn a_config_that_cant_run_is_refused_by_key_and_value() {
     let cases = [
         (
             json!({ "architectures": ["BertModel"] }),
-            "`architectures` is `BertModel`, which is not supported; supported are LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, Gemma3ForCausalLM, Gemma3ForConditionalGeneration",
+            "`architectures` is `BertModel`, which is not supported; supported are LlamaForCausalLM, MistralForCausalLM, MinistralForCausalLM, Mistral3ForConditionalGeneration, MixtralForCausalLM, ",
         ),
         (json!({ "architectures": null, "model_type": "bert" }), "`model_type` is `bert`"),
         (json!({ "architectures": null, "model_type": null }), "key `model_type` is missing"),
@@ -117,13 +117,125 @@ fn a_text_model_that_computes_otherwise_is_refused() {
 }
 
 #[test]
+fn a_mixture_that_cant_be_is_refused() {
+    let base = with(llama(), json!({ "architectures": ["Qwen3MoeForCausalLM"], "head_dim": 16 }));
+    let cases = [
+        (json!({ "num_experts": 0 }), "key `num_experts` is 0"),
+        (json!({ "num_experts": 1u64 << 40 }), "key `num_experts` is 1099511627776"),
+        (
+            json!({ "num_experts": 4, "num_experts_per_tok": 5 }),
+            "key `num_experts_per_tok` is 5, expected at most the 4 experts",
+        ),
+        (json!({ "mlp_only_layers": [-1] }), "key `mlp_only_layers` is a list of 1"),
+        (json!({ "decoder_sparse_step": 0 }), "key `decoder_sparse_step` is 0"),
+        (json!({ "use_sliding_window": true }), "key `use_sliding_window` is true"),
+    ];
+    check_refused(&base, &cases);
+}
+
+#[test]
+fn a_hybrid_that_cant_be_is_refused() {
+    let base = with(llama(), json!({ "architectures": ["Qwen3_5ForCausalLM"], "head_dim": 16 }));
+    let cases = [
+        (
+            json!({ "layer_types": ["linear_attention", "mamba", "full_attention"] }),
+            "key `layer_types` is a list with `mamba`, expected `linear_attention` or `full_attention`",
+        ),
+        (
+            json!({ "layer_types": ["full_attention"] }),
+            "key `layer_types` is a list of 1, expected one kind for each of 3",
+        ),
+        (
+            json!({ "linear_num_value_heads": 24 }),
+            "key `linear_num_value_heads` is 24, expected a multiple of the 16 key heads",
+        ),
+        (json!({ "linear_conv_kernel_dim": 0 }), "key `linear_conv_kernel_dim` is 0"),
+        (json!({ "linear_key_head_dim": 1 << 20 }), "key `linear_key_head_dim` is 1048576"),
+        (
+            json!({ "linear_key_head_dim": 1 << 14, "linear_value_head_dim": 1 << 14, "linear_num_value_heads": 4096 }),
+            "the channels of the convolution is 67633152",
+        ),
+        (json!({ "attn_output_gate": false }), "key `attn_output_gate` is false, expected true"),
+        (json!({ "output_gate_type": "sigmoid" }), "key `output_gate_type` is `sigmoid`"),
+        (json!({ "partial_rotary_factor": 0.01 }), "key `partial_rotary_factor` is 0.01, expected a part"),
+        (json!({ "rope_parameters": { "rope_type": "spiral" } }), "`rope_parameters.rope_type` is `spiral`"),
+    ];
+    check_refused(&base, &cases);
+}
+
+#[test]
+fn architectures_that_look_like_a_known_one_are_refused_with_the_reason() {
+    let cases = [
+        (
+            json!({ "architectures": ["Qwen4ExpForCausalLM"] }),
+            "`architectures` is `Qwen4ExpForCausalLM`, which can't run: it has hyper-connections",
+        ),
+        (
+            json!({ "architectures": null, "model_type": "qwen4_exp" }),
+            "`model_type` is `qwen4_exp`, which can't run: it has hyper-connections",
+        ),
+        (json!({ "architectures": ["DFlash2DraftModel"] }), "it has convolutions within a block"),
+    ];
+    check_refused(&llama(), &cases);
+    let renamed = [("general.architecture", Some(Entry::String("qwen4exp".to_owned())))];
+    let error = from_gguf("llama", &renamed).unwrap_err();
+    assert!(error.contains("`general.architecture` is `qwen4exp`, which can't run"), "{error}");
+}
+
+/// What is wrong with the weights of a golden whose config has other keys.
+fn weights_error(golden: &str, keys: Value) -> String {
+    let source = gannet_testing::goldens::folder().join(golden);
+    let folder = tempfile::tempdir().unwrap();
+    let config = std::fs::read(source.join("config.json")).unwrap();
+    let config = with(serde_json::from_slice(&config).unwrap(), keys);
+    std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    std::fs::copy(source.join("model.safetensors"), folder.path().join("model.safetensors")).unwrap();
+    let checkpoint = gannet_formats::Checkpoint::open(folder.path()).unwrap();
+    recognise(&checkpoint).unwrap().weights(&checkpoint).err().unwrap().to_string()
+}
+
+#[test]
+fn tensors_that_dont_match_the_config_are_named_before_anything_is_read() {
+    let cases = [
+        ("qwen3-moe", json!({ "num_experts": 9 }), "`model.layers.0.mlp.gate.weight`"),
+        ("mixtral", json!({ "num_local_experts": 3 }), "`model.layers.0.block_sparse_moe.gate.weight`"),
+        (
+            "qwen3_5-moe",
+            json!({ "text_config": with(read_text_config("qwen3_5-moe"), json!({ "moe_intermediate_size": 8 })) }),
+            "`model.language_model.layers.0.mlp.experts.gate_up_proj`",
+        ),
+        (
+            "qwen3_5",
+            json!({ "layer_types": ["linear_attention", "linear_attention", "linear_attention", "linear_attention"] }),
+            "tensor `model.layers.3.linear_attn.in_proj_qkv.weight` is missing",
+        ),
+        (
+            "qwen3-next",
+            json!({ "linear_num_value_heads": 4 }),
+            "tensor `model.layers.0.linear_attn.in_proj_qkvz.weight`",
+        ),
+        ("gpt-oss", json!({ "num_local_experts": 5 }), "`model.layers.0.mlp.router.weight`"),
+    ];
+    for (golden, keys, expected) in cases {
+        let error = weights_error(golden, keys);
+        assert!(error.contains(expected), "{golden}: {error}\nexpected: {expected}");
+    }
+}
+
+fn read_text_config(golden: &str) -> Value {
+    let file = gannet_testing::goldens::folder().join(golden).join("config.json");
+    let config: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    config["text_config"].clone()
+}
+
+#[test]
 fn gguf_metadata_that_cant_run_is_refused_by_key_and_value() {
     let text = |text: &str| Some(Entry::String(text.to_owned()));
     let cases = [
         (
             "general.architecture",
             text("bert"),
-            "`general.architecture` is `bert`, which is not supported; supported are llama, qwen2, qwen3, gemma3",
+            "`general.architecture` is `bert`, which is not supported; supported are llama, mistral3, qwen2, qwen2moe, qwen3, qwen3moe, qwen3next, qwen35, qwen35moe, gemma2, ",
         ),
         ("general.architecture", None, "general.architecture"),
         ("llama.block_count", None, "key `llama.block_count` is missing"),
@@ -140,11 +252,7 @@ fn gguf_metadata_that_cant_run_is_refused_by_key_and_value() {
             Some(Entry::Array(Array::U32(vec![1, 1]))),
             "key `llama.attention.head_count_kv` is a list of 2, expected one number for each of 1 layers",
         ),
-        (
-            "llama.expert_count",
-            Some(Entry::U32(8)),
-            "key `llama.expert_count` is the u32 8, expected to be absent",
-        ),
+        ("llama.expert_count", Some(Entry::U32(8)), "key `llama.expert_used_count` is missing"),
         (
             "llama.rope.dimension_count",
             Some(Entry::U32(2)),
@@ -165,10 +273,23 @@ fn gguf_metadata_that_cant_run_is_refused_by_key_and_value() {
     }
 }
 
-const FAMILIES: [&str; 5] =
-    ["LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Gemma3ForCausalLM"];
+const FAMILIES: [&str; 13] = [
+    "LlamaForCausalLM",
+    "MixtralForCausalLM",
+    "Qwen2MoeForCausalLM",
+    "Qwen3ForCausalLM",
+    "Qwen3_5ForCausalLM",
+    "Gemma2ForCausalLM",
+    "Gemma3ForCausalLM",
+    "Phi3ForCausalLM",
+    "GraniteForCausalLM",
+    "SmolLM3ForCausalLM",
+    "Glm4ForCausalLM",
+    "GptOssForCausalLM",
+    "MinistralForCausalLM",
+];
 
-const KEYS: [&str; 27] = [
+const KEYS: [&str; 45] = [
     "vocab_size",
     "hidden_size",
     "intermediate_size",
@@ -196,6 +317,24 @@ const KEYS: [&str; 27] = [
     "final_logit_softcapping",
     "sliding_window_pattern",
     "rope_local_base_freq",
+    "num_experts",
+    "num_local_experts",
+    "num_experts_per_tok",
+    "moe_intermediate_size",
+    "shared_expert_intermediate_size",
+    "norm_topk_prob",
+    "mlp_only_layers",
+    "decoder_sparse_step",
+    "linear_num_key_heads",
+    "linear_num_value_heads",
+    "linear_key_head_dim",
+    "linear_conv_kernel_dim",
+    "full_attention_interval",
+    "partial_rotary_factor",
+    "no_rope_layers",
+    "residual_multiplier",
+    "logits_scaling",
+    "attn_logit_softcapping",
 ];
 
 #[test]
@@ -227,7 +366,8 @@ fn hostile_values_give_a_config_or_an_error() {
             let toy = hugging_face(&config, &[]);
             match recognise(&toy.checkpoint) {
                 Ok(model) => {
-                    let options = ProgramOptions { context: 128, kv_format: KvFormat::F32 };
+                    let options =
+                        ProgramOptions { context: 128, kv_format: KvFormat::F32, rollback: Rollback::Replay };
                     model
                         .program(&options)
                         .unwrap_or_else(|error| panic!("{family}, {key} {value}: {error}"));

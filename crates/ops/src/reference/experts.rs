@@ -22,15 +22,23 @@ pub(super) fn route_experts(logits: &Numbers, router: &Router) -> Vec<Made> {
     vec![Made::Ids(ids), Numbers::new(1, weights).into()]
 }
 
-/// Each routed row times the matrix of its expert. `x` has a row a token, or a row an expert of each token.
-pub(super) fn expert_linear(x: &Numbers, ids: &[Option<u32>], weight: &Weight) -> Numbers {
+/// Each routed row times the matrix of its expert, plus the expert's bias. `x` has a row a token, or a row an expert of each token.
+pub(super) fn expert_linear(
+    x: &Numbers,
+    ids: &[Option<u32>],
+    weight: &Weight,
+    bias: Option<&[f32]>,
+) -> Numbers {
     let (rows, columns) = (weight.shape[1], weight.shape[2]);
     let copies = ids.len() / x.count().max(1);
     let mut y = Vec::with_capacity(ids.len() * rows);
     for (routed, expert) in ids.iter().enumerate() {
         let expert = expert.expect("every routed row has an expert") as usize;
         let matrix = &weight.data[expert * rows * columns..(expert + 1) * rows * columns];
-        y.extend(matrix.chunks(columns).map(|weights| dot(x.row(routed / copies), weights)));
+        let product = |(output, weights)| {
+            dot(x.row(routed / copies), weights) + bias.map_or(0.0, |bias| bias[expert * rows + output])
+        };
+        y.extend(matrix.chunks(columns).enumerate().map(product));
     }
     Numbers::new(rows, y)
 }

@@ -28,6 +28,14 @@ pub(super) fn gelu_gate(gate: &Numbers, up: &Numbers) -> Numbers {
     pairwise(gate, up, |gate, up| gelu_tanh(gate) * up)
 }
 
+/// `g * sigmoid(alpha * g) * (u + 1)` of the bounded gate and up.
+pub(super) fn clamped_gate(gate: &Numbers, up: &Numbers, alpha: f32, limit: f32) -> Numbers {
+    pairwise(gate, up, |gate, up| {
+        let gate = gate.min(limit);
+        gate * sigmoid(alpha * gate) * (up.clamp(-limit, limit) + 1.0)
+    })
+}
+
 pub(super) fn add(a: &Numbers, b: &Numbers) -> Numbers {
     pairwise(a, b, |a, b| a + b)
 }

@@ -12,7 +12,7 @@ mod run; // a program's nodes, one after the other
 
 mod attention; // write_kv, attention
 mod experts; // route_experts, expert_linear, combine_experts
-mod gates; // silu_gate, gelu_gate, sigmoid_gate, decay_gate, soft_cap, scale, add
+mod gates; // silu_gate, gelu_gate, clamped_gate, sigmoid_gate, decay_gate, soft_cap, scale, add
 mod linear; // linear
 mod norms; // rms_norm, head_norm, gated_norm, l2_norm
 mod recurrent; // causal_conv, gated_delta_rule

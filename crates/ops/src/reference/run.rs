@@ -87,13 +87,15 @@ impl Run<'_> {
             Op::GatedDeltaRule(rule) => self.gated_delta_rule(rule, node)?,
             Op::SiluGate => gates::silu_gate(x(0), x(1)),
             Op::GeluGate => gates::gelu_gate(x(0), x(1)),
+            Op::ClampedGate { alpha, limit } => gates::clamped_gate(x(0), x(1), *alpha, *limit),
             Op::SigmoidGate => gates::sigmoid_gate(x(0), x(1)),
             Op::SoftCap { cap } => x(0).map(|x| gates::soft_cap(x, *cap)),
             Op::Scale { factor } => x(0).map(|x| factor * x),
             Op::Add => gates::add(x(0), x(1)),
             Op::RouteExperts(router) => return Ok(experts::route_experts(x(0), router)),
             Op::ExpertLinear(op) => {
-                experts::expert_linear(x(0), ids(&self.values, node.inputs[1]), w(&op.weight))
+                let bias = op.bias.as_ref().map(|bias| &w(bias).data[..]);
+                experts::expert_linear(x(0), ids(&self.values, node.inputs[1]), w(&op.weight), bias)
             }
             Op::CombineExperts => {
                 let shared = (node.inputs.len() > 2).then(|| x(2));

@@ -26,6 +26,10 @@ pub(super) fn made_by(at: Place<'_>, op: &Op, inputs: &[Value]) -> Made {
         Op::DecayGate { decay, bias } => decay_gate(at, *decay, *bias, one(at, inputs)?),
         Op::GatedDeltaRule(rule) => stateful::gated_delta_rule(at, rule, inputs),
         Op::SiluGate | Op::GeluGate | Op::Add => alike(at, inputs),
+        Op::ClampedGate { limit, .. } => {
+            at.same("limit above zero", true, *limit > 0.0)?;
+            alike(at, inputs)
+        }
         Op::SigmoidGate => sigmoid_gate(at, inputs),
         Op::SoftCap { cap } => {
             at.same("cap above zero", true, *cap > 0.0)?;
@@ -166,6 +170,9 @@ fn expert_linear(at: Place<'_>, op: &ExpertLinear, inputs: &[Value]) -> Made {
     let shape = at.shape(op.weight)?;
     at.same("dimensions of its weight", 3, shape.len())?;
     at.weight(op.weight, &[WeightRole::Experts], &[shape[0], shape[1], x.width])?;
+    if let Some(bias) = op.bias {
+        at.weight(bias, &[WeightRole::Vector], &shape[..2])?;
+    }
     numbers(at, if x.rows == Rows::Tokens { Rows::Tokens } else { routed }, x.width, x)?;
     ids(at, routed, inputs[1])?;
     Ok(vec![Value { rows: routed, width: shape[1], element: Element::F32 }])

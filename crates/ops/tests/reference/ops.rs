@@ -325,7 +325,7 @@ fn routed_ids(rows: &[Row]) -> Vec<usize> {
     let x = b.embeddings(4);
     let (ids, weights) = b.route_experts(x, Router { experts: 4, top_k: 2, renormalise: true });
     let weight = b.weight("experts", &[4, 3, 4], WeightRole::Experts);
-    let y = b.expert_linear(x, ids, ExpertLinear { weight, top_k: 2 });
+    let y = b.expert_linear(x, ids, ExpertLinear { weight, bias: None, top_k: 2 });
     let y = b.combine_experts(&[y, weights]);
     b.capture(y, CaptureId(0));
     let mut device = Device::new(&[&b.finish()]);
@@ -351,7 +351,7 @@ fn routing_takes_the_likeliest_and_the_lower_of_equals() {
         let found = run(&rows, |b, x| {
             let (ids, weights) = b.route_experts(x, Router { experts: 4, top_k: 2, renormalise });
             let weight = b.weight("experts", &[4, 3, 4], WeightRole::Experts);
-            let y = b.expert_linear(x, ids, ExpertLinear { weight, top_k: 2 });
+            let y = b.expert_linear(x, ids, ExpertLinear { weight, bias: None, top_k: 2 });
             b.combine_experts(&[y, weights])
         });
         let matrices = naive::weight("experts", &[4, 3, 4]);

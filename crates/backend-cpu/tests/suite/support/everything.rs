@@ -183,7 +183,8 @@ fn experts(b: &mut ProgramBuilder, x: ValueId) -> ValueId {
     let (ids, weights) = b.route_experts(logits, Router { experts: EXPERTS, top_k, renormalise: true });
     let routed = |b: &mut ProgramBuilder, x, name: &str, [rows, columns]: [usize; 2]| {
         let weight = b.weight(name, &[EXPERTS, rows, columns], WeightRole::Experts);
-        b.expert_linear(x, ids, ExpertLinear { weight, top_k })
+        let bias = b.weight(&format!("{name}.bias"), &[EXPERTS, rows], WeightRole::Vector);
+        b.expert_linear(x, ids, ExpertLinear { weight, bias: Some(bias), top_k })
     };
     let gate = routed(b, input, "experts.gate", [INNER, HIDDEN]);
     let up = routed(b, input, "experts.up", [INNER, HIDDEN]);
@@ -191,7 +192,8 @@ fn experts(b: &mut ProgramBuilder, x: ValueId) -> ValueId {
     let y = routed(b, inner, "experts.down", [HIDDEN, INNER]);
     let gate = linear(b, input, "shared.gate", [INNER, HIDDEN]);
     let up = linear(b, input, "shared.up", [INNER, HIDDEN]);
-    let shared = b.gelu_gate(gate, up);
+    let bounded = b.clamped_gate(up, gate, 1.7, 0.5);
+    let shared = b.gelu_gate(gate, bounded);
     let shared = linear(b, shared, "shared.down", [HIDDEN, INNER]);
     let one = linear(b, input, "shared.one", [1, HIDDEN]);
     let shared = b.sigmoid_gate(shared, one);

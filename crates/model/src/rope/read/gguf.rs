@@ -17,7 +17,12 @@ const LONG_DIVISORS: &str = "rope_factors_long.weight";
 
 impl Reader<'_> {
     pub(super) fn gguf_rope(&self, theta: Key) -> Result<RopeConfig, ModelError> {
-        let kind = self.keys().text(KIND)?.unwrap_or("linear");
+        let kind = match self.keys().text(KIND)? {
+            Some(kind) => kind,
+            // Tables of divisors for short and long contexts say it by themselves.
+            None if self.keys().tensor(SHORT_DIVISORS)?.is_some() => "longrope",
+            None => "linear",
+        };
         let factor = self.gguf_factor()?;
         let stated = self.keys().positive(ATTENTION_FACTOR)?.unwrap_or(1.0);
         let (attention_scale, scaling) = match kind {
@@ -71,7 +76,7 @@ impl Reader<'_> {
             original: self.original()? as f64,
             beta_fast: self.beta(BETA_FAST, 32.0)?,
             beta_slow: self.beta(BETA_SLOW, 1.0)?,
-            truncate: true,
+            truncate: self.defaults.yarn_truncates,
         };
         let extra = self.keys().positive(YARN_ATTENTION_FACTOR)?.unwrap_or(1.0);
         Ok((stated * extra * magnitude(factor, 1.0), RopeScaling::Yarn(yarn)))
@@ -91,7 +96,7 @@ impl Reader<'_> {
     /// A tensor of one divisor a pair, if it is there.
     fn tensor(&self, name: &str) -> Result<Option<Vec<f32>>, ModelError> {
         let Some(tensor) = self.keys().tensor(name)? else { return Ok(None) };
-        let pairs = self.defaults.dims / 2;
+        let pairs = self.dims()? / 2;
         if tensor.shape != [pairs] {
             let what = format!("the shape of the tensor `{name}`");
             return Err(self.keys().wrong_size(&what, format!("{:?}", tensor.shape), format!("[{pairs}]")));

@@ -28,6 +28,7 @@ impl Reader<'_> {
         };
         let (attention_scale, scaling) = match kind {
             "default" | "mrope" => (1.0, RopeScaling::None),
+            "su" | "yarn" if self.defaults.old_longrope_names => self.long_rope()?,
             "linear" => (1.0, RopeScaling::Linear { factor: self.factor()? }),
             "dynamic" => (1.0, self.dynamic()?),
             "yarn" => self.yarn()?,
@@ -42,7 +43,7 @@ impl Reader<'_> {
     }
 
     fn dynamic(&self) -> Result<RopeScaling, ModelError> {
-        let dims = self.defaults.dims;
+        let dims = self.dims()?;
         if dims < 4 {
             return Err(self.keys().wrong_size(
                 "the width of a head with `dynamic` rope",
@@ -64,7 +65,7 @@ impl Reader<'_> {
             original,
             beta_fast: self.beta(BETA_FAST, 32.0)?,
             beta_slow: self.beta(BETA_SLOW, 1.0)?,
-            truncate: self.keys().flag(TRUNCATE)?.unwrap_or(true),
+            truncate: self.keys().flag(TRUNCATE)?.unwrap_or(self.defaults.yarn_truncates),
         };
         let attention_scale = match self.keys().positive(ATTENTION_FACTOR)? {
             Some(stated) => stated,
@@ -108,7 +109,7 @@ impl Reader<'_> {
     }
 
     fn divisors(&self, key: Key) -> Result<Vec<f32>, ModelError> {
-        let pairs = self.defaults.dims / 2;
+        let pairs = self.dims()? / 2;
         let expected = format!("{pairs} numbers, one for each pair of a head");
         match self.keys().positives(key)? {
             Some(found) if found.len() == pairs => Ok(found),

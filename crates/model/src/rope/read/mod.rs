@@ -31,12 +31,27 @@ const FACTORS: RangeInclusive<f64> = 1e-6..=1e6;
 /// What the model's other properties say about its rope.
 #[derive(Clone, Copy)]
 pub(crate) struct RopeDefaults {
-    /// Elements of a head, all of which are rotated.
-    pub(crate) dims: usize,
+    /// Elements of a head.
+    pub(crate) head_dim: usize,
+    /// Which part of a head is rotated.
+    pub(crate) rotated: Rotated,
     /// Tokens that the model was made for.
     pub(crate) context_length: usize,
     /// The base where no key gives one.
     pub(crate) theta: f64,
+    /// `yarn` ends its ramp at whole pairs where no key says.
+    pub(crate) yarn_truncates: bool,
+    /// Older files call `longrope` by names of others.
+    pub(crate) old_longrope_names: bool,
+}
+
+/// Which part of a head a family rotates.
+#[derive(Clone, Copy)]
+pub(crate) enum Rotated {
+    /// All of it; a file that says otherwise is refused.
+    Whole,
+    /// The part that the file states, or this one.
+    Part(f64),
 }
 
 /// A rope that only some layers have.
@@ -135,21 +150,37 @@ impl<'a> Reader<'a> {
         Err(self.outer.wrong(outer, theta, format!("a number above 1, up to {THETA_MAX:e}")))
     }
 
-    /// All of a head is rotated, or the model is not one of these families.
+    /// Elements of a head that are rotated.
     fn dims(&self) -> Result<usize, ModelError> {
-        let dims = self.defaults.dims;
-        for keys in [self.keys(), self.outer] {
-            if let Some(part) = keys.number(PARTIAL)?
-                && part != 1.0
-            {
+        let RopeDefaults { head_dim, rotated, .. } = self.defaults;
+        let default = match rotated {
+            Rotated::Whole => 1.0,
+            Rotated::Part(part) => part,
+        };
+        let stated = match self.keys().number(PARTIAL)? {
+            Some(part) => Some((self.keys(), part)),
+            None => self.outer.number(PARTIAL)?.map(|part| (self.outer, part)),
+        };
+        if let Some((keys, part)) = stated {
+            let refused = matches!(rotated, Rotated::Whole) && part != 1.0;
+            if refused {
                 return Err(keys.wrong(PARTIAL, part, "1, as whole heads are rotated"));
             }
+            let dims = part_of(head_dim, part);
+            return dims.ok_or_else(|| keys.wrong(PARTIAL, part, even_part(head_dim)));
         }
+        let whole = matches!(rotated, Rotated::Whole);
         match self.keys().number(DIMENSIONS)? {
-            Some(found) if found != dims as f64 => {
-                Err(self.keys().wrong(DIMENSIONS, found, format!("{dims}, the whole head")))
+            Some(found) if whole && found != head_dim as f64 => {
+                Err(self.keys().wrong(DIMENSIONS, found, format!("{head_dim}, the whole head")))
             }
-            Some(_) | None => Ok(dims),
+            Some(found) => {
+                let dims = even_dims(found as usize, head_dim);
+                dims.ok_or_else(|| self.keys().wrong(DIMENSIONS, found, even_part(head_dim)))
+            }
+            None => part_of(head_dim, default).ok_or_else(|| {
+                self.outer.wrong_size("the part of a head that is rotated", default, even_part(head_dim))
+            }),
         }
     }
 
@@ -170,7 +201,20 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// So large a part of a head, if it is a whole number of pairs.
+fn part_of(head_dim: usize, part: f64) -> Option<usize> {
+    even_dims((head_dim as f64 * part) as usize, head_dim)
+}
+
+fn even_dims(dims: usize, head_dim: usize) -> Option<usize> {
+    (dims >= 2 && dims <= head_dim && dims.is_multiple_of(2)).then_some(dims)
+}
+
+fn even_part(head_dim: usize) -> String {
+    format!("a part that is an even number of the {head_dim} elements of a head")
+}
+
 /// By how much `yarn` raises the attention's temperature.
-fn magnitude(factor: f64, multiplier: f64) -> f64 {
+pub(super) fn magnitude(factor: f64, multiplier: f64) -> f64 {
     if factor <= 1.0 { 1.0 } else { 0.1 * multiplier * factor.ln() + 1.0 }
 }

@@ -361,12 +361,12 @@ fn experts(b: &mut ProgramBuilder, x: ValueId, prefix: &str, shared: bool) -> Va
         b.route_experts(logits, Router { experts: EXPERTS, top_k: TOP_K, renormalise: true });
     let name = format!("{prefix}experts.gate_up_proj");
     let weight = b.weight(&name, &[EXPERTS, 2 * WIDTH, HIDDEN], WeightRole::Experts);
-    let both = b.expert_linear(x, ids, ExpertLinear { weight, top_k: TOP_K });
+    let both = b.expert_linear(x, ids, ExpertLinear { weight, bias: None, top_k: TOP_K });
     let (gate, up) = (b.slice(both, 1, 0, WIDTH), b.slice(both, 1, WIDTH, WIDTH));
     let gated = b.silu_gate(gate, up);
     let weight =
         b.weight(&format!("{prefix}experts.down_proj"), &[EXPERTS, HIDDEN, WIDTH], WeightRole::Experts);
-    let y = b.expert_linear(gated, ids, ExpertLinear { weight, top_k: TOP_K });
+    let y = b.expert_linear(gated, ids, ExpertLinear { weight, bias: None, top_k: TOP_K });
     if !shared {
         return b.combine_experts(&[y, weights]);
     }
