@@ -10,7 +10,16 @@ use anyhow::{Context, Result};
 use crate::{models, process};
 
 /// The scripts in the order they run; the last one reads the real models.
-const SCRIPTS: [&str; 6] = ["formats.py", "packed.py", "text.py", "make.py", "generated.py", "real.py"];
+const SCRIPTS: [&str; 8] = [
+    "formats.py",
+    "packed.py",
+    "text.py",
+    "make.py",
+    "ropes.py",
+    "drafters.py",
+    "generated.py",
+    "real.py",
+];
 
 /// Everything under `goldens/` that a script makes.
 pub(crate) fn run(root: &Path) -> Result<()> {

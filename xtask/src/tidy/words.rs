@@ -90,7 +90,7 @@ pub(super) fn family_names(file: &RustFile<'_>) -> Vec<Finding> {
 
 /// The repository names no package registry and no folder of the machine it was written on.
 pub(super) fn outside_names(file: &TextFile) -> Vec<Finding> {
-    if file.path == "Cargo.lock" {
+    if file.path.rsplit('/').next() == Some("Cargo.lock") {
         return vec![]; // Written by cargo, with its registry in every entry.
     }
     let mut found = Vec::new();

@@ -25,7 +25,7 @@ pub(crate) use byte_order::to_little_endian;
 pub use metadata::Metadata;
 pub(crate) use split::open;
 pub use value::{Array, Strings, Value, ValueType};
-pub use writer::GgufWriter;
+pub use writer::{GgufLayout, GgufStream, GgufWriter};
 
 /// The alignment of tensor data where `general.alignment` doesn't say another.
 const DEFAULT_ALIGNMENT: usize = 32;

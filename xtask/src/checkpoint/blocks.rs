@@ -1,0 +1,258 @@
+//! Blocks of random codes in every format of GGUF that weights come in, without an encoder.
+//!
+//! Nearly every pattern of bits is a valid block. What is random bits stays so; the fields that set a block's scale and
+//! minimum are written so that the values have a wanted deviation and no mean. Which scale gives which deviation is
+//! measured with the format's own decoder. Source of the layouts: the decoders of `gannet-tensor`.
+
+use std::collections::HashMap;
+
+use anyhow::{Result, bail};
+use gannet_tensor::Format;
+
+use super::floats::f16_bits;
+use super::random::Random;
+
+/// Blocks measured for a format's deviation at a scale of 1.
+const MEASURED: usize = 1024;
+
+/// Scales that a block chooses from.
+const SCALES: usize = 16;
+
+/// Where the scale of a block is, and of what kind.
+#[derive(Clone, Copy)]
+enum Scale {
+    /// An f16 at this byte, whose sign takes the mean away.
+    Signed(usize),
+    /// An f16 at this byte.
+    Positive(usize),
+    /// An f16 at this byte; behind it an f16 that is `factor` times as large.
+    WithMinimum(usize, f32),
+    /// Four bits in the upper half of every second of the last eight bytes.
+    Scattered,
+    /// A byte that is an exponent.
+    PowerOfTwo,
+    /// Four bytes that are floats of 8 bits.
+    SmallFloats,
+}
+
+/// How random bits become a block.
+#[derive(Clone, Copy)]
+struct Recipe {
+    scale: Scale,
+    /// Makes what isn't the scale valid.
+    tidy: fn(&mut [u8]),
+}
+
+fn recipe(format: Format) -> Option<Recipe> {
+    let plain = |scale| Some(Recipe { scale, tidy: |_| {} });
+    match format {
+        Format::Q4_0 | Format::Q5_0 | Format::Iq4Nl | Format::Q1_0 | Format::Q2_0 => plain(Scale::Signed(0)),
+        Format::Q8_0 => Some(Recipe { scale: Scale::Signed(0), tidy: no_least_code }),
+        Format::Q4_1 => plain(Scale::WithMinimum(0, -7.5)),
+        Format::Q5_1 => plain(Scale::WithMinimum(0, -15.5)),
+        Format::Q2K => Some(Recipe { scale: Scale::WithMinimum(80, 1.5), tidy: minima_like_scales_of_16 }),
+        Format::Q3K => plain(Scale::Signed(108)),
+        Format::Q4K => Some(Recipe { scale: Scale::WithMinimum(0, 7.5), tidy: minima_like_scales }),
+        Format::Q5K => Some(Recipe { scale: Scale::WithMinimum(0, 15.5), tidy: minima_like_scales }),
+        Format::Q6K => Some(Recipe { scale: Scale::Signed(208), tidy: large_scales }),
+        Format::Iq1S
+        | Format::Iq2Xxs
+        | Format::Iq2Xs
+        | Format::Iq2S
+        | Format::Iq3Xxs
+        | Format::Iq3S
+        | Format::Iq4Xs => plain(Scale::Positive(0)),
+        Format::Iq1M => plain(Scale::Scattered),
+        Format::Tq1_0 => plain(Scale::Positive(52)),
+        Format::Tq2_0 => Some(Recipe { scale: Scale::Positive(64), tidy: three_codes }),
+        Format::Mxfp4 => plain(Scale::PowerOfTwo),
+        Format::Nvfp4 => plain(Scale::SmallFloats),
+        Format::F32
+        | Format::F16
+        | Format::Bf16
+        | Format::F64
+        | Format::U8
+        | Format::I8
+        | Format::I16
+        | Format::I32
+        | Format::I64
+        | Format::F8E4M3
+        | Format::F8E5M2
+        | Format::F8E8M0
+        | Format::F4E2M1
+        | Format::Q8_1
+        | Format::Q8K
+        | Format::Q4Z
+        | Format::Q8Z
+        | Format::F8Scaled
+        | Format::Nvfp4Scaled => None,
+    }
+}
+
+/// Whether there are random blocks of a format.
+pub(super) fn has_blocks(format: Format) -> bool {
+    recipe(format).is_some()
+}
+
+/// Random blocks whose values have one deviation.
+pub(super) struct Blocks {
+    format: Format,
+    recipe: Recipe,
+    /// The bits of scale and minimum.
+    scales: [u32; SCALES],
+}
+
+impl Blocks {
+    /// Fills `bytes` with whole blocks.
+    pub(super) fn fill(&self, random: &mut Random, bytes: &mut [u8]) {
+        random.fill(bytes);
+        let Recipe { scale, tidy } = self.recipe;
+        for block in bytes.chunks_exact_mut(self.format.block_bytes()) {
+            tidy(block);
+            let choice = random.bits() as usize;
+            self.write_scale(scale, block, choice);
+        }
+    }
+
+    fn write_scale(&self, scale: Scale, block: &mut [u8], choice: usize) {
+        let bits = self.scales[choice % SCALES];
+        match scale {
+            Scale::Signed(at) | Scale::Positive(at) => {
+                block[at..at + 2].copy_from_slice(&(bits as u16).to_le_bytes());
+            }
+            Scale::WithMinimum(at, _) => block[at..at + 4].copy_from_slice(&bits.to_le_bytes()),
+            Scale::Scattered => {
+                for (i, byte) in block[48..].iter_mut().skip(1).step_by(2).enumerate() {
+                    *byte = *byte & 15 | ((bits >> (4 * i)) as u8) << 4;
+                }
+            }
+            Scale::PowerOfTwo => block[0] = bits as u8,
+            Scale::SmallFloats => {
+                for (i, byte) in block[..4].iter_mut().enumerate() {
+                    *byte = self.scales[(choice >> (8 * i)) % SCALES] as u8;
+                }
+            }
+        }
+    }
+
+    fn with_scale(format: Format, recipe: Recipe, scale: f32) -> Self {
+        let scales = std::array::from_fn(|i| match recipe.scale {
+            Scale::Signed(_) => {
+                let sign = if i % 2 == 0 { scale } else { -scale };
+                f16_bits(sign * spread(i / 2 * 2)).into()
+            }
+            Scale::Positive(_) | Scale::Scattered => f16_bits(scale * spread(i)).into(),
+            Scale::WithMinimum(_, factor) => {
+                let scale = scale * spread(i);
+                u32::from(f16_bits(scale)) | u32::from(f16_bits(factor * scale)) << 16
+            }
+            Scale::PowerOfTwo => (127.0 + scale.log2().round()) as u32,
+            Scale::SmallFloats => nearest_small_float(scale * spread(i)),
+        });
+        Self { format, recipe, scales }
+    }
+}
+
+/// Blocks differ in their scales, by up to 4 : 3.
+fn spread(choice: usize) -> f32 {
+    0.857 + 0.286 * choice as f32 / (SCALES - 1) as f32
+}
+
+/// The deviations of formats at a scale of 1, each measured once.
+#[derive(Default)]
+pub(super) struct Deviations(HashMap<Format, f32>);
+
+impl Deviations {
+    /// Blocks whose values have this deviation.
+    pub(super) fn blocks(&mut self, format: Format, deviation: f32) -> Result<Blocks> {
+        let Some(recipe) = recipe(format) else {
+            bail!("`{format}` is no format of blocks that weights come in");
+        };
+        let unit = *self.0.entry(format).or_insert_with(|| measure(format, recipe));
+        Ok(Blocks::with_scale(format, recipe, deviation / unit))
+    }
+}
+
+fn measure(format: Format, recipe: Recipe) -> f32 {
+    let blocks = Blocks::with_scale(format, recipe, 1.0);
+    let mut bytes = vec![0; MEASURED * format.block_bytes()];
+    blocks.fill(&mut Random::new(0, format.name(), 0), &mut bytes);
+    let mut values = vec![0.0; MEASURED * format.block_elements()];
+    format.decode(&bytes, &mut values);
+    let squares: f64 = values.iter().map(|&value| f64::from(value) * f64::from(value)).sum();
+    (squares / values.len() as f64).sqrt() as f32
+}
+
+/// The positive float of 8 bits (E4M3) that is nearest.
+fn nearest_small_float(wanted: f32) -> u32 {
+    let codes: Vec<u8> = (1..0x7f).collect();
+    let mut values = vec![0.0; codes.len()];
+    Format::F8E4M3.decode(&codes, &mut values);
+    let above = values.partition_point(|&value| value < wanted).clamp(1, codes.len() - 1);
+    let nearest = if wanted - values[above - 1] < values[above] - wanted { above - 1 } else { above };
+    codes[nearest].into()
+}
+
+/// Encoders of q8_0 write -127 to 127; some kernels rely on that.
+fn no_least_code(block: &mut [u8]) {
+    for byte in &mut block[2..] {
+        *byte += u8::from(*byte == 0x80);
+    }
+}
+
+/// In q2_k: scales of 8 to 15, and minima that are as large.
+fn minima_like_scales_of_16(block: &mut [u8]) {
+    for byte in &mut block[..16] {
+        *byte = (*byte & 7 | 8) * 0x11;
+    }
+}
+
+/// In q4_k and q5_k: scales of 32 to 63, and minima that are as large.
+fn minima_like_scales(block: &mut [u8]) {
+    for i in 4..8 {
+        block[i] |= 0xa0;
+        block[i + 4] = block[i];
+        block[i + 8] = (block[i + 8] & 15) * 0x11;
+    }
+}
+
+/// In q6_k: scales of -127 to -64 and 64 to 127.
+fn large_scales(block: &mut [u8]) {
+    for byte in &mut block[192..208] {
+        let magnitude = (*byte & 0x3f | 0x40) as i8;
+        *byte = if *byte & 0x80 == 0 { magnitude } else { -magnitude } as u8;
+    }
+}
+
+/// In tq2_0: codes of 0 to 2.
+fn three_codes(block: &mut [u8]) {
+    for byte in &mut block[..64] {
+        *byte = (*byte & 0x55) + (*byte >> 1 & 0x55);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_every_format_have_the_wanted_deviation_and_no_mean() {
+        for format in Format::ALL.into_iter().filter(|format| has_blocks(*format)) {
+            for deviation in [0.008, 0.03] {
+                let blocks = Deviations::default().blocks(format, deviation).unwrap();
+                let mut bytes = vec![0; 4096 * format.block_bytes()];
+                blocks.fill(&mut Random::new(1, "a weight", 2), &mut bytes);
+                let mut values = vec![0.0; 4096 * format.block_elements()];
+                format.decode(&bytes, &mut values);
+                let mean = values.iter().sum::<f32>() / values.len() as f32;
+                let found = (values.iter().map(|value| value * value).sum::<f32>() / values.len() as f32).sqrt();
+                // A scale that is a power of two can be off by the square root of 2, small floats by half a step.
+                let coarse = [(Format::Mxfp4, 1.42), (Format::Nvfp4, 1.1)];
+                let tolerance = coarse.iter().find(|(coarse, _)| *coarse == format).map_or(1.03, |(_, tolerance)| *tolerance);
+                let ratio = found / deviation;
+                assert!((1.0 / tolerance..tolerance).contains(&ratio), "{format}: {found}, expected {deviation}");
+                assert!(mean.abs() < 0.05 * deviation, "{format}: mean {mean} at a deviation of {deviation}");
+            }
+        }
+    }
+}

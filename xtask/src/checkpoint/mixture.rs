@@ -1,0 +1,177 @@
+//! Which weight gets which format, as the field's own quantiser decides it.
+//!
+//! Source: `llama_tensor_get_type` of llama.cpp, without importance matrices; the tests hold what it chose.
+
+use anyhow::{Result, bail};
+use gannet_tensor::Format;
+
+use super::blocks::has_blocks;
+use super::weights::Weight;
+
+/// What a checkpoint's weights are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mixture {
+    pub name: &'static str,
+    base: Format,
+    /// What some weights get instead.
+    better: Option<Better>,
+}
+
+/// The better formats of a mixture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Better {
+    /// Queries, keys and values in one matrix.
+    fused: Format,
+    /// Half of the values' and of the down projections.
+    some: Format,
+}
+
+const MIXED: [Mixture; 2] = [
+    Mixture {
+        name: "q4_k_m",
+        base: Format::Q4K,
+        better: Some(Better { fused: Format::Q5K, some: Format::Q6K }),
+    },
+    Mixture {
+        name: "q5_k_m",
+        base: Format::Q5K,
+        better: Some(Better { fused: Format::Q6K, some: Format::Q6K }),
+    },
+];
+
+/// The numbers of `general.file_type`, by name. Source: `enum llama_ftype` of llama.cpp.
+const FILE_TYPES: [(&str, u32); 27] = [
+    ("f32", 0),
+    ("f16", 1),
+    ("q4_0", 2),
+    ("q4_1", 3),
+    ("q8_0", 7),
+    ("q5_0", 8),
+    ("q5_1", 9),
+    ("q2_k", 10),
+    ("q3_k", 11),
+    ("q4_k", 14),
+    ("q4_k_m", 15),
+    ("q5_k", 16),
+    ("q5_k_m", 17),
+    ("q6_k", 18),
+    ("iq2_xxs", 19),
+    ("iq2_xs", 20),
+    ("iq3_xxs", 23),
+    ("iq1_s", 24),
+    ("iq4_nl", 25),
+    ("iq3_s", 26),
+    ("iq2_s", 28),
+    ("iq4_xs", 30),
+    ("iq1_m", 31),
+    ("bf16", 32),
+    ("tq1_0", 36),
+    ("tq2_0", 37),
+    ("mxfp4", 38),
+];
+
+impl Mixture {
+    /// The mixture of this name, or that of one format.
+    pub(super) fn parse(name: &str) -> Result<Self, String> {
+        let plain = Format::ALL.into_iter().filter(|format| is_plain(*format) || has_blocks(*format));
+        let plain = plain.map(|base| Self { name: base.name(), base, better: None });
+        let known: Vec<Self> = plain.chain(MIXED).collect();
+        let found = known.iter().find(|mixture| mixture.name == name).copied();
+        found.ok_or_else(|| format!("known are {}", known.iter().map(|mixture| mixture.name).collect::<Vec<_>>().join(", ")))
+    }
+
+    /// The one float format that all weights are in.
+    pub(super) fn float(&self) -> Result<Format> {
+        if !is_plain(self.base) {
+            bail!("safetensors hold f32, f16 and bf16; `{}` needs GGUF", self.name);
+        }
+        Ok(self.base)
+    }
+
+    pub(super) fn file_type(&self) -> Option<u32> {
+        FILE_TYPES.iter().find(|(name, _)| *name == self.name).map(|(_, number)| *number)
+    }
+
+    /// Whether the file has formats of blocks.
+    pub(super) fn is_quantised(&self) -> bool {
+        !is_plain(self.base)
+    }
+
+    /// The format of each weight of a GGUF file with so many layers.
+    pub(super) fn formats(&self, weights: &[Weight], layers: usize) -> Vec<Format> {
+        let tied = weights.iter().all(|weight| weight.name != "output.weight");
+        let mut values = 0;
+        let mut format = |weight: &Weight| {
+            if !weight.quantisable {
+                return Format::F32;
+            }
+            let columns = weight.shape.last().copied().unwrap_or(1);
+            let head = if tied { "token_embd.weight" } else { "output.weight" };
+            let chosen = if weight.name == head {
+                self.of_head(columns)
+            } else {
+                self.of_matrix(&weight.name, &mut values, layers)
+            };
+            fitting(chosen, columns)
+        };
+        weights.iter().map(&mut format).collect()
+    }
+
+    fn of_head(&self, columns: usize) -> Format {
+        if is_plain(self.base) || self.base == Format::Q8_0 {
+            return self.base;
+        }
+        if columns.is_multiple_of(self.base.block_elements()) { Format::Q6K } else { Format::Q8_0 }
+    }
+
+    /// `values` counts the projections of values so far.
+    fn of_matrix(&self, name: &str, values: &mut usize, layers: usize) -> Format {
+        let Some(better) = self.better else { return self.base };
+        if name.ends_with("attn_qkv.weight") {
+            return better.fused;
+        }
+        let place = if name.ends_with("attn_v.weight") {
+            *values += 1;
+            *values - 1
+        } else if name.contains("ffn_down") {
+            layer_of(name)
+        } else {
+            return self.base;
+        };
+        if has_more_bits(place, layers) { better.some } else { self.base }
+    }
+}
+
+/// The layers whose weights get more bits: the first and the last eighth, and every third between them.
+fn has_more_bits(layer: usize, layers: usize) -> bool {
+    let first = layers / 8;
+    layer < first || layer >= 7 * layers / 8 || (layer - first) % 3 == 2
+}
+
+/// The number in `blk.NUMBER.`.
+fn layer_of(name: &str) -> usize {
+    let number = name.split('.').nth(1).and_then(|number| number.parse().ok());
+    number.expect("weights of layers have the layer's number in their names")
+}
+
+/// What takes a format's place; that of the others is taken by `iq4_nl`.
+const INSTEAD: [(Format, Format); 5] = [
+    (Format::Tq1_0, Format::Q4_0),
+    (Format::Tq2_0, Format::Q4_0),
+    (Format::Q4K, Format::Q5_0),
+    (Format::Q5K, Format::Q5_1),
+    (Format::Q6K, Format::Q8_0),
+];
+
+/// The format, or the one that takes its place where rows aren't whole numbers of its blocks.
+fn fitting(format: Format, columns: usize) -> Format {
+    if columns.is_multiple_of(format.block_elements()) {
+        return format;
+    }
+    let instead = INSTEAD.iter().find(|(wanted, _)| *wanted == format).map_or(Format::Iq4Nl, |(_, instead)| *instead);
+    if columns.is_multiple_of(instead.block_elements()) { instead } else { Format::F16 }
+}
+
+fn is_plain(format: Format) -> bool {
+    matches!(format, Format::F32 | Format::F16 | Format::Bf16)
+}
