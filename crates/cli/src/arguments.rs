@@ -3,10 +3,11 @@
 pub(crate) mod values;
 
 use crate::backend::BackendName;
-use crate::commands::{eval, inspect, run};
+use crate::commands::{bench, doctor, eval, inspect, models, pull, rm, run};
+use crate::model_reference::ModelReference;
 use clap::{Args, Parser, Subcommand};
 use gannet_loader::LoadOptions;
-use std::path::PathBuf;
+use gannet_model::RopeOverride;
 
 /// An LLM inference engine: loads an open-weights model and runs it
 #[derive(Debug, Parser)]
@@ -21,14 +22,19 @@ pub(crate) enum Command {
     Run(run::RunArguments),
     Inspect(inspect::InspectArguments),
     Eval(eval::EvalArguments),
+    Bench(bench::BenchArguments),
+    Pull(pull::PullArguments),
+    Models(models::ModelsArguments),
+    Rm(rm::RmArguments),
+    Doctor(doctor::DoctorArguments),
 }
 
 /// A model and how to run it.
 #[derive(Debug, Args)]
 pub(crate) struct ModelArguments {
-    /// A .gguf file, or a folder with config.json and safetensors
+    /// A .gguf file, a folder with config.json and safetensors, or a name on the hub: ORG/REPO[:QUANT][@REVISION]
     #[arg(value_name = "MODEL")]
-    pub(crate) path: PathBuf,
+    pub(crate) reference: ModelReference,
     #[command(flatten)]
     pub(crate) device: DeviceArguments,
 }
@@ -50,10 +56,17 @@ pub(crate) struct ContextArguments {
     /// Tokens of the longest sequence, prompt and answer together [default: the model's own, or what memory allows]
     #[arg(long, value_name = "TOKENS", value_parser = values::token_count)]
     pub(crate) context: Option<usize>,
+    /// Stretch the rope for contexts beyond the model's own: yarn:FACTOR, linear:FACTOR or dynamic:FACTOR
+    #[arg(long, value_name = "KIND:FACTOR")]
+    pub(crate) rope_scaling: Option<RopeOverride>,
 }
 
 impl ContextArguments {
     pub(crate) fn load_options(&self) -> LoadOptions {
-        LoadOptions { context: self.context, ..LoadOptions::default() }
+        LoadOptions {
+            context: self.context,
+            rope_scaling: self.rope_scaling,
+            ..LoadOptions::default()
+        }
     }
 }

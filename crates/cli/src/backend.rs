@@ -29,9 +29,17 @@ impl fmt::Display for BackendName {
 impl BackendName {
     /// The backend, with so many threads where it has a choice.
     pub(crate) fn open(self, threads: Option<usize>) -> Result<Box<dyn Backend>, Failure> {
+        Ok(self.open_counted(threads)?.0)
+    }
+
+    /// The backend, and how many threads compute.
+    fn open_counted(self, threads: Option<usize>) -> Result<(Box<dyn Backend>, usize), Failure> {
         match self {
             BackendName::Cpu => match CpuBackend::new(CpuOptions { threads, ..CpuOptions::default() }) {
-                Ok(backend) => Ok(Box::new(backend)),
+                Ok(backend) => {
+                    let threads = backend.threads();
+                    Ok((Box::new(backend), threads))
+                }
                 Err(error @ (CpuError::NoThreads { .. } | CpuError::TooManyThreads { .. })) => {
                     Err(Failure::usage(format!("--threads: {error}")))
                 }
@@ -40,7 +48,7 @@ impl BackendName {
             BackendName::Reference if threads.is_some() => Err(Failure::usage(
                 "--threads can't be given with --backend reference, which computes on one thread",
             )),
-            BackendName::Reference => Ok(Box::new(ReferenceBackend::new())),
+            BackendName::Reference => Ok((Box::new(ReferenceBackend::new()), 1)),
         }
     }
 }
@@ -49,5 +57,10 @@ impl DeviceArguments {
     /// The chosen backend.
     pub(crate) fn open(&self) -> Result<Box<dyn Backend>, Failure> {
         self.backend.open(self.threads)
+    }
+
+    /// The chosen backend, and how many threads compute.
+    pub(crate) fn open_counted(&self) -> Result<(Box<dyn Backend>, usize), Failure> {
+        self.backend.open_counted(self.threads)
     }
 }

@@ -8,15 +8,18 @@
 mod arguments;
 mod backend;
 mod commands;
+mod download;
 mod failure;
 mod interrupt;
+mod model_reference;
 mod output;
 mod progress;
+mod quantity;
 mod report;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
-use commands::{eval, inspect, run};
+use commands::{bench, doctor, eval, inspect, models, pull, rm, run};
 use failure::Failure;
 use std::process::ExitCode;
 
@@ -36,5 +39,10 @@ fn dispatch(command: &Command) -> Result<(), Failure> {
         Command::Run(arguments) => run::run(arguments),
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Eval(arguments) => eval::run(&arguments.command),
+        Command::Bench(arguments) => bench::run(arguments),
+        Command::Pull(arguments) => pull::run(arguments),
+        Command::Models(arguments) => models::run(arguments),
+        Command::Rm(arguments) => rm::run(arguments),
+        Command::Doctor(arguments) => doctor::run(arguments),
     }
 }

@@ -16,8 +16,11 @@ pub(crate) struct Timings {
     /// From the first token to the end.
     decode_ms: f64,
     prompt_tokens: u32,
+    /// Tokens of the prompt that an earlier one had computed.
+    reused_tokens: u32,
     /// The end token included.
     generated_tokens: u32,
+    /// Of the tokens that were computed.
     prompt_tokens_per_second: Option<f64>,
     /// Of the tokens after the first.
     tokens_per_second: Option<f64>,
@@ -32,24 +35,44 @@ impl Timings {
             prefill_ms: milliseconds(parts.prefill),
             decode_ms: milliseconds(parts.decode),
             prompt_tokens: usage.prompt_tokens,
+            reused_tokens: usage.reused_tokens,
             generated_tokens: usage.generated_tokens,
-            prompt_tokens_per_second: rate(usage.prompt_tokens, parts.prefill),
+            prompt_tokens_per_second: rate(
+                usage.prompt_tokens.saturating_sub(usage.reused_tokens),
+                parts.prefill,
+            ),
             tokens_per_second: rate(usage.generated_tokens.saturating_sub(1), parts.decode),
         }
     }
 
     /// One line for people.
     pub(crate) fn line(&self) -> String {
-        let prompt = part(self.prompt_tokens, "prompt token", self.prefill_ms, self.prompt_tokens_per_second);
-        let answer = part(self.generated_tokens, "token", self.decode_ms, self.tokens_per_second);
+        let reused = match self.reused_tokens {
+            0 => String::new(),
+            tokens => format!(" ({tokens} of them reused)"),
+        };
+        let unit = Unit { name: "prompt token", remark: &reused };
+        let prompt = part(self.prompt_tokens, &unit, self.prefill_ms, self.prompt_tokens_per_second);
+        let answer = part(
+            self.generated_tokens,
+            &Unit { name: "token", remark: "" },
+            self.decode_ms,
+            self.tokens_per_second,
+        );
         format!("loaded in {:.2} s; {prompt}; {answer}", self.load_ms / 1e3)
     }
 }
 
-fn part(tokens: u32, unit: &str, milliseconds: f64, per_second: Option<f64>) -> String {
+/// What is counted, and what is to be said of it.
+struct Unit<'a> {
+    name: &'a str,
+    remark: &'a str,
+}
+
+fn part(tokens: u32, unit: &Unit<'_>, milliseconds: f64, per_second: Option<f64>) -> String {
     let plural = if tokens == 1 { "" } else { "s" };
     let rate = per_second.map_or(String::new(), |rate| format!(" ({rate:.1}/s)"));
-    format!("{tokens} {unit}{plural} in {:.2} s{rate}", milliseconds / 1e3)
+    format!("{tokens} {}{plural}{} in {:.2} s{rate}", unit.name, unit.remark, milliseconds / 1e3)
 }
 
 fn milliseconds(time: Duration) -> f64 {
@@ -79,6 +102,13 @@ mod tests {
             timings.line(),
             "loaded in 1.00 s; 10 prompt tokens in 0.50 s (20.0/s); 21 tokens in 2.00 s (10.0/s)"
         );
+    }
+
+    #[test]
+    fn reused_tokens_are_told_and_not_counted_as_computed() {
+        let usage = Usage { reused_tokens: 8, ..usage(10, 1, Duration::ZERO) };
+        let line = Timings::new(Duration::ZERO, &usage).line();
+        assert!(line.contains("10 prompt tokens (8 of them reused) in 0.50 s (4.0/s)"), "{line}");
     }
 
     #[test]

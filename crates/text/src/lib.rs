@@ -16,6 +16,7 @@ pub mod tokenizer;
 pub mod decode;
 pub mod stop;
 
+pub mod check;
 pub mod error;
 pub mod gguf;
 

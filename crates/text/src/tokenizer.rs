@@ -17,6 +17,7 @@ mod end;
 mod json;
 mod model;
 mod parts;
+mod post_processor;
 mod spelling;
 
 use std::fmt;

@@ -12,6 +12,10 @@ use std::str::FromStr;
 const MAX_THREADS: usize = 1024;
 /// Most tokens that a context, an answer or a window may be asked to have.
 const MAX_TOKENS: usize = 1 << 28;
+/// Most sequences that may be asked for at once.
+const MAX_STREAMS: usize = 4096;
+/// Most repetitions, and most requests of a trace.
+const MAX_TIMES: usize = 1 << 20;
 /// Largest file of token ids or of text that is read.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
@@ -25,9 +29,40 @@ pub(crate) fn token_count(text: &str) -> Result<usize, String> {
     count(text, "tokens", MAX_TOKENS)
 }
 
+/// A number of tokens, or 0 for what is left out.
+pub(crate) fn token_count_or_none(text: &str) -> Result<usize, String> {
+    count_from(0, text, "tokens", MAX_TOKENS)
+}
+
+/// A number of sequences that run at once.
+pub(crate) fn streams(text: &str) -> Result<usize, String> {
+    count(text, "streams", MAX_STREAMS)
+}
+
+/// How often something is done.
+pub(crate) fn times(text: &str) -> Result<usize, String> {
+    count(text, "times", MAX_TIMES)
+}
+
+/// Events a second.
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
+    let value = text.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0);
+    value.ok_or_else(|| "expected a finite number of at least 0 (0 is all at once)".to_owned())
+}
+
+/// A share of a whole.
+pub(crate) fn share(text: &str) -> Result<f64, String> {
+    let value = text.parse().ok().filter(|value| (0.0..=1.0).contains(value));
+    value.ok_or_else(|| "expected a number from 0 to 1".to_owned())
+}
+
 fn count(text: &str, unit: &str, most: usize) -> Result<usize, String> {
-    let accepted = text.parse().ok().filter(|count| (1..=most).contains(count));
-    accepted.ok_or_else(|| format!("expected a number of {unit} from 1 to {most}"))
+    count_from(1, text, unit, most)
+}
+
+fn count_from(least: usize, text: &str, unit: &str, most: usize) -> Result<usize, String> {
+    let accepted = text.parse().ok().filter(|count| (least..=most).contains(count));
+    accepted.ok_or_else(|| format!("expected a number of {unit} from {least} to {most}"))
 }
 
 /// Divides the scores.
@@ -177,6 +212,16 @@ mod tests {
             assert!(token_count(text).is_err(), "{text}");
         }
         assert!(threads("1025").is_err());
+        assert_eq!((token_count_or_none("0"), streams("8"), times("5")), (Ok(0), Ok(8), Ok(5)));
+        assert!(streams("0").is_err() && times("0").is_err());
+    }
+
+    #[test]
+    fn rates_and_shares_have_their_ranges() {
+        assert_eq!((rate("0"), rate("2.5")), (Ok(0.0), Ok(2.5)));
+        assert_eq!((share("0"), share("1")), (Ok(0.0), Ok(1.0)));
+        assert!(["-1", "inf", "nan", "x"].iter().all(|text| rate(text).is_err()));
+        assert!(["-0.1", "1.1", "nan", "x"].iter().all(|text| share(text).is_err()));
     }
 
     #[test]

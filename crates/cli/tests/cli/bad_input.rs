@@ -63,9 +63,9 @@ fn unknown_tensor_types_are_named() {
         let name = b"blk.0.attn_q.weight";
         let after = bytes.windows(name.len()).position(|window| window == name).unwrap() + name.len();
         // The number of dimensions, two of them, the type.
-        bytes[after + 4 + 2 * 8..][..4].copy_from_slice(&20u32.to_le_bytes());
+        bytes[after + 4 + 2 * 8..][..4].copy_from_slice(&36u32.to_le_bytes());
     });
-    let parts = ["blk.0.attn_q.weight", "iq4_nl", "not supported"];
+    let parts = ["blk.0.attn_q.weight", "iq4_nl_4_4 (36)", "not supported"];
     gannet(&["run", path.to_str().unwrap(), "--ids", "1"]).failed(1, &parts);
     let shown = gannet(&["inspect", path.to_str().unwrap()]).succeeded();
     assert!(parts.iter().all(|part| shown.contains(part)), "{shown}");
@@ -93,10 +93,10 @@ fn missing_and_misshapen_tensors_are_named() {
 #[test]
 fn a_model_without_a_usable_tokenizer_takes_ids_alone() {
     let folder = tempfile::tempdir().unwrap();
-    let path = write_toy(&folder.path().join("t5.gguf"), &[("tokenizer.ggml.model", Value::from("t5"))]);
-    gannet(&["run", &path, "Hi"]).failed(1, &["`t5`", "supported"]);
+    let path = write_toy(&folder.path().join("rwkv.gguf"), &[("tokenizer.ggml.model", Value::from("rwkv"))]);
+    gannet(&["run", &path, "Hi"]).failed(1, &["`rwkv`", "supported"]);
     gannet(&["run", &path, "--ids", "1,2", "--max-tokens", "2"]).succeeded();
-    assert!(gannet(&["inspect", &path]).succeeded().contains("`t5`"));
+    assert!(gannet(&["inspect", &path]).succeeded().contains("`rwkv`"));
     let plain = golden("llama");
     gannet(&["run", &plain, "Hi"]).failed(1, &["tokenizer.json", "--ids"]);
     gannet(&["run", &plain, "--ids", "1", "--stop", "x"]).failed(1, &["--stop needs a tokenizer"]);

@@ -4,12 +4,24 @@ use crate::support::gannet;
 
 #[test]
 fn every_command_has_help_with_an_example_of_itself() {
-    for command in ["run", "inspect", "eval", "eval logits", "eval perplexity", "eval compare"] {
+    for command in [
+        "run",
+        "inspect",
+        "bench",
+        "pull",
+        "models",
+        "rm",
+        "doctor",
+        "eval",
+        "eval logits",
+        "eval perplexity",
+        "eval compare",
+    ] {
         let mut words: Vec<&str> = command.split(' ').collect();
         words.push("--help");
         let help = gannet(&words).succeeded();
         assert!(help.contains("Example"), "{command}: {help}");
-        assert!(help.contains(&format!("gannet {command} ")), "{command}: {help}");
+        assert!(help.contains(&format!("gannet {command}")), "{command}: {help}");
     }
     assert!(gannet(&["--help"]).succeeded().contains("gannet run"));
     assert!(gannet(&["--version"]).succeeded().starts_with("gannet "));

@@ -5,9 +5,16 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[allow(dead_code, reason = "the hub's own tests use the rest")]
+#[path = "../../../hub/tests/hub/server.rs"]
+mod hub_server;
+
 mod bad_input;
+mod bench;
+mod doctor;
 mod eval;
 mod help;
+mod hub;
 mod inspect;
 mod run;
 mod toy;

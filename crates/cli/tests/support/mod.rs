@@ -15,7 +15,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    fn new(output: Output) -> Self {
+    pub(crate) fn new(output: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }

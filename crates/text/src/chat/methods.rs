@@ -68,6 +68,10 @@ fn string_method(text: &str, method: &str, args: &[Value]) -> Result<Option<Valu
             let (width,): (Option<usize>,) = from_args(args)?;
             Value::from(without_tabs(text, width.unwrap_or(8).min(MAX_WIDTH)))
         }
+        "format" => {
+            check_widths(text)?;
+            return Ok(None);
+        }
         "isdecimal" => Value::from(!text.is_empty() && text.chars().all(|letter| letter.is_ascii_digit())),
         "istitle" => Value::from(is_title(text)),
         "isidentifier" => {
@@ -83,6 +87,21 @@ fn string_method(text: &str, method: &str, args: &[Value]) -> Result<Option<Valu
 
 /// Widest padding, in characters.
 const MAX_WIDTH: usize = 1024;
+
+/// Refuses `format` widths that would make it pad without limit, and those that come from elsewhere.
+fn check_widths(text: &str) -> Result<(), Error> {
+    let specs = text.split('{').skip(1).map(|field| field.split_once('}').map_or(field, |(field, _)| field));
+    let wide = specs.filter_map(|field| field.split_once(':')).any(|(_, spec)| {
+        let numbers = spec.split(|letter: char| !letter.is_ascii_digit());
+        numbers.filter_map(|number| number.parse::<f64>().ok()).any(|number| number > MAX_WIDTH as f64)
+    });
+    let nested = text.split('{').skip(1).any(|field| field.ends_with(':') || field.ends_with(['<', '>', '^', '.']));
+    match (wide, nested) {
+        (false, false) => Ok(()),
+        (true, _) => Err(Error::new(ErrorKind::InvalidOperation, format!("format: a width is above {MAX_WIDTH}"))),
+        (false, true) => Err(Error::new(ErrorKind::InvalidOperation, "format: a width must be a number")),
+    }
+}
 
 /// Where `wanted` begins in the text, or in the part of it that the arguments name, in characters from its start.
 fn find(text: &str, method: &str, args: &[Value]) -> Result<Option<usize>, Error> {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::config::NamedTokens;
-use super::{Inner, Kind, TokenId, model, parts, spelling};
+use super::{Inner, Kind, TokenId, model, parts, post_processor, spelling};
 use crate::error::TextError;
 use crate::special::SpecialTexts;
 use crate::vocabulary::{AddedToken, Vocabulary};
@@ -59,6 +59,7 @@ pub(super) fn assemble(from: Parts) -> Result<Inner, TextError> {
     );
 
     let options = take_options(&mut skeleton);
+    let post_processor = skeleton.remove("post_processor");
     let whole_words = options.get("ignore_merges") == Some(&Value::Bool(true));
     let finds_specials = whole_words || matches!(kind, Kind::Unigram { .. });
     let mut library: tokenizers::Tokenizer = serde_json::from_value(Value::Object(skeleton))
@@ -67,7 +68,7 @@ pub(super) fn assemble(from: Parts) -> Result<Inner, TextError> {
     add_tokens(&mut library, added)?;
     let ends = match ends {
         Some(ends) => ends,
-        None => ends_of_post_processor(&library)?,
+        None => post_processor::ends(post_processor.as_ref(), vocabulary.size())?,
     };
     Ok(Inner { library, vocabulary: Arc::new(vocabulary), specials, finds_specials, ends, named })
 }
@@ -132,16 +133,4 @@ fn add_tokens(library: &mut tokenizers::Tokenizer, mut added: Vec<AddedToken>) -
         }
     }
     Ok(())
-}
-
-/// What the post-processor puts around a text, found by letting it process one.
-fn ends_of_post_processor(library: &tokenizers::Tokenizer) -> Result<TextEnds, TextError> {
-    let ids = |processed: bool| -> Result<Vec<TokenId>, TextError> {
-        let encoding = library.encode_fast("a", processed).map_err(TextError::library("post-processor"))?;
-        Ok(encoding.get_ids().to_vec())
-    };
-    let (plain, processed) = (ids(false)?, ids(true)?);
-    let start = (0..=processed.len()).find(|&start| processed[start..].starts_with(&plain)).unwrap_or(0);
-    let end = (start + plain.len()).min(processed.len());
-    Ok(TextEnds { prefix: processed[..start].to_vec(), suffix: processed[end..].to_vec() })
 }

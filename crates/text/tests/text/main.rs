@@ -4,7 +4,9 @@
 
 mod chats;
 mod expressions;
+mod families;
 mod fixture;
+mod hostile;
 mod kinds;
 mod published;
 mod stopping;

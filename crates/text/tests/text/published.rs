@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use crate::fixture::{self, joined_ids};
+use gannet_text::check;
 use gannet_text::gguf::{self, GgufVocabulary};
 use gannet_text::tokenizer::{Specials, Tokenizer, TokenizerConfig};
 use serde_json::Value;
@@ -27,7 +28,7 @@ fn list(value: &Value) -> &[Value] {
 }
 
 /// Whether texts, and texts with special tokens, give the reference's ids.
-fn check(tokenizer: &Tokenizer, name: &str, label: &str) {
+fn compare(tokenizer: &Tokenizer, name: &str, label: &str) {
     let expected = fixture::read(&format!("published/{name}"));
     let texts = fixture::read("published/texts");
     for (text, ids) in list(&texts).iter().zip(list(&expected["ids"])) {
@@ -69,39 +70,49 @@ fn converted(json: &Value) -> GgufVocabulary {
     GgufVocabulary { tokens, token_types, merges: merges.collect(), ..GgufVocabulary::default() }
 }
 
-fn byte_level_from_both(name: &str, pre: &str) {
+/// Reads both forms of a vocabulary; one that is split by `wrong` is found out.
+fn byte_level_from_both(name: &str, pre: &str, wrong: &str) {
     let path = format!("{name}/tokenizer.json");
     let tokenizer = Tokenizer::from_json(&file(&path), &TokenizerConfig::default()).unwrap();
-    check(&tokenizer, name, "tokenizer.json");
-    let vocabulary = GgufVocabulary {
+    compare(&tokenizer, name, "tokenizer.json");
+    assert_eq!(tokenizer.findings(), []);
+    let vocabulary = |pre: &str| GgufVocabulary {
         model: "gpt2".to_owned(),
         pre: Some(pre.to_owned()),
         add_bos: Some(false),
         ..converted(&json(&path))
     };
-    check(&gguf::tokenizer(vocabulary).unwrap(), name, "GGUF");
+    let converted = vocabulary(pre);
+    assert_eq!(check::gguf_findings(&converted), []);
+    compare(&gguf::tokenizer(converted).unwrap(), name, "GGUF");
+    let converted = vocabulary(wrong);
+    let by_name = check::gguf_findings(&converted);
+    let by_tokens = gguf::tokenizer(converted).unwrap().findings();
+    assert!(by_name.len() + by_tokens.len() > 0, "{name} as {wrong}");
+    eprintln!("{name} as {wrong}: {by_name:?} {by_tokens:?}");
 }
 
 #[test]
 fn qwen3() {
-    byte_level_from_both("qwen3", "qwen2");
+    byte_level_from_both("qwen3", "qwen2", "starcoder");
 }
 
 #[test]
 fn llama3() {
-    byte_level_from_both("llama3", "llama-bpe");
+    byte_level_from_both("llama3", "llama-bpe", "gpt-2");
 }
 
 #[test]
 fn deepseek_v3() {
-    byte_level_from_both("deepseek-v3", "deepseek-v3");
+    byte_level_from_both("deepseek-v3", "deepseek-v3", "falcon");
 }
 
 #[test]
 fn gemma3() {
     let path = "gemma3/tokenizer.json";
     let tokenizer = Tokenizer::from_json(&file(path), &TokenizerConfig::default()).unwrap();
-    check(&tokenizer, "gemma3", "tokenizer.json");
+    compare(&tokenizer, "gemma3", "tokenizer.json");
+    assert_eq!(tokenizer.findings(), []);
     let mut vocabulary = converted(&json(path));
     vocabulary.model = "llama".to_owned();
     vocabulary.add_space_prefix = Some(false);
@@ -123,14 +134,15 @@ fn gemma3() {
         }
     }
     vocabulary.unknown = Some(3);
-    check(&gguf::tokenizer(vocabulary).unwrap(), "gemma3", "GGUF");
+    compare(&gguf::tokenizer(vocabulary).unwrap(), "gemma3", "GGUF");
 }
 
 #[test]
 fn unigram_of_mon() {
     let path = "mon/mon_tokenizer.json";
     let tokenizer = Tokenizer::from_json(&file(path), &TokenizerConfig::default()).unwrap();
-    check(&tokenizer, "mon", "tokenizer.json");
+    compare(&tokenizer, "mon", "tokenizer.json");
+    assert_eq!(tokenizer.findings(), []);
 }
 
 #[test]
@@ -149,7 +161,8 @@ fn word_pieces_of_bert() {
         ..GgufVocabulary::default()
     };
     let tokenizer = gguf::tokenizer(vocabulary).unwrap();
-    check(&tokenizer, "bert", "GGUF");
+    compare(&tokenizer, "bert", "GGUF");
+    assert_eq!(tokenizer.findings(), []);
     let prompt = tokenizer.encode_prompt("Hello world").unwrap();
     assert_eq!(prompt, [101, 7592, 2088, 102], "as everywhere with BERT");
 }
@@ -161,7 +174,8 @@ fn sentencepiece_models_of_mistral() {
         ("mistral-v3", "mistral/mistral_instruct_tokenizer_240323.model.v3"),
     ] {
         let tokenizer = Tokenizer::from_sentencepiece(&file(path), &TokenizerConfig::default()).unwrap();
-        check(&tokenizer, name, "tokenizer.model");
+        compare(&tokenizer, name, "tokenizer.model");
+        assert_eq!(tokenizer.findings(), [], "{name}");
     }
 }
 
@@ -187,7 +201,7 @@ fn ranks_of_tekken() {
         add_bos: Some(false),
         ..GgufVocabulary::default()
     };
-    check(&gguf::tokenizer(vocabulary).unwrap(), "tekken", "GGUF");
+    compare(&gguf::tokenizer(vocabulary).unwrap(), "tekken", "GGUF");
 }
 
 /// The letter that stands for each byte, as the vocabulary lists the token of one byte.

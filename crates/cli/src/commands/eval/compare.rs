@@ -7,6 +7,7 @@ use super::check_ids;
 use crate::arguments::values::{self, TokenIds};
 use crate::backend::BackendName;
 use crate::failure::Failure;
+use crate::model_reference::ModelReference;
 use crate::output;
 use crate::progress;
 use clap::Args;
@@ -16,7 +17,7 @@ use gannet_ops::{
     SequenceRows, TokenId, TokenSource, ValueId, Want,
 };
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Tokens that are compared where none are given.
 const DEFAULT_TOKENS: usize = 16;
@@ -33,9 +34,9 @@ Example: gannet eval compare model.gguf --backend cpu --against reference";
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct CompareArguments {
-    /// A .gguf file, or a folder with config.json and safetensors
+    /// A .gguf file, a folder with config.json and safetensors, or a name on the hub: ORG/REPO[:QUANT][@REVISION]
     #[arg(value_name = "MODEL")]
-    path: PathBuf,
+    reference: ModelReference,
     /// The backend that is tested
     #[arg(long, value_enum, default_value_t = BackendName::Cpu)]
     backend: BackendName,
@@ -74,21 +75,16 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<(), Failure> {
             arguments.backend
         )));
     }
-    let ids = choose_ids(arguments)?;
+    let path = arguments.reference.locate()?;
+    let ids = choose_ids(&path, arguments)?;
     let threads = |name: BackendName| arguments.threads.filter(|_| name == BackendName::Cpu);
     let mut expected = Values::new();
-    trace(
-        &arguments.path,
-        arguments.against,
-        threads(arguments.against),
-        &ids,
-        &mut |_, _, node, values| {
-            expected.extend(node.outputs.iter().copied().zip(values.iter().map(|value| value.to_vec())));
-        },
-    )?;
+    trace(&path, arguments.against, threads(arguments.against), &ids, &mut |_, _, node, values| {
+        expected.extend(node.outputs.iter().copied().zip(values.iter().map(|value| value.to_vec())));
+    })?;
     let mut comparisons = Vec::new();
     trace(
-        &arguments.path,
+        &path,
         arguments.backend,
         threads(arguments.backend),
         &ids,
@@ -103,8 +99,8 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<(), Failure> {
 }
 
 /// The given ids, or some from all over the vocabulary.
-fn choose_ids(arguments: &CompareArguments) -> Result<Vec<TokenId>, Failure> {
-    let vocabulary = gannet_loader::open(&arguments.path)?.model.config.vocabulary;
+fn choose_ids(path: &Path, arguments: &CompareArguments) -> Result<Vec<TokenId>, Failure> {
+    let vocabulary = gannet_loader::open(path)?.model.config.vocabulary;
     let ids = match &arguments.ids {
         Some(ids) => ids.read()?,
         None => (1..=DEFAULT_TOKENS).map(|place| TokenId((place * 7919 % vocabulary) as u32)).collect(),

@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &LogitsArguments) -> Result<(), Failure> {
         kv_format: Some(KvFormat::F32),
         ..LoadOptions::default()
     };
-    let mut loaded = progress::load(&arguments.model.path, backend.as_ref(), &options)?;
+    let mut loaded = progress::load(&arguments.model.reference.locate()?, backend.as_ref(), &options)?;
     let vocabulary = loaded.runner.vocabulary;
     check_ids(&ids, vocabulary)?;
     let mut file = MatrixFile::create(&arguments.output, ids.len(), vocabulary)?;

@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &PerplexityArguments) -> Result<(), Failure> {
         step_rows: Some(STEP_ROWS.min(arguments.context)),
         ..LoadOptions::default()
     };
-    let mut loaded = progress::load(&arguments.model.path, backend.as_ref(), &options)?;
+    let mut loaded = progress::load(&arguments.model.reference.locate()?, backend.as_ref(), &options)?;
     let tokenizer = match &loaded.text {
         Ok(text) => &text.tokenizer,
         Err(error) => return Err(anyhow::anyhow!("a perplexity needs a tokenizer: {error}").into()),

@@ -1,8 +1,8 @@
 //! What a model is.
 
 use super::listing::{self, FormatFacts};
-use super::quantity::{self, entry, plural};
 use super::rope;
+use crate::quantity::{self, entry, plural};
 use gannet_formats::{Checkpoint, Source};
 use gannet_loader::LoadError;
 use gannet_model::{FeedForward, LayerConfig, Mixer, Model};
@@ -201,7 +201,7 @@ fn end_tokens(model: &Model, text: Option<&Text>) -> Vec<EndToken> {
 fn windows(layers: &[LayerConfig]) -> Vec<WindowFacts> {
     let mut windows: Vec<WindowFacts> = Vec::new();
     for layer in layers {
-        let Mixer::Attention(attention) = &layer.mixer;
+        let Mixer::Attention(attention) = &layer.mixer else { continue };
         match windows.iter_mut().find(|known| known.window == attention.window) {
             Some(known) => known.layers += 1,
             None => windows.push(WindowFacts { layers: 1, window: attention.window }),
@@ -211,12 +211,24 @@ fn windows(layers: &[LayerConfig]) -> Vec<WindowFacts> {
 }
 
 fn layer_text(layer: &LayerConfig) -> String {
-    let Mixer::Attention(attention) = &layer.mixer;
-    let FeedForward::Gated(gated) = &layer.feed_forward;
-    format!(
-        "{} heads of {}, {} of keys and values, and a feed-forward of {}",
-        attention.heads, attention.head_dim, attention.kv_heads, gated.width
-    )
+    let mixer = match &layer.mixer {
+        Mixer::Attention(attention) => format!(
+            "{} heads of {}, {} of keys and values",
+            attention.heads, attention.head_dim, attention.kv_heads
+        ),
+        Mixer::GatedDeltaNet(delta) => format!(
+            "a delta rule of {} heads of {} x {}, {} of keys",
+            delta.value_heads, delta.key_dim, delta.value_dim, delta.key_heads
+        ),
+    };
+    let feed_forward = match &layer.feed_forward {
+        FeedForward::Gated(gated) => format!("a feed-forward of {}", gated.width),
+        FeedForward::Experts(experts) => {
+            let shared = if experts.shared.is_some() { " and a shared one" } else { "" };
+            format!("{} of {} experts of {}{shared}", experts.top_k, experts.experts, experts.expert.width)
+        }
+    };
+    format!("{mixer}, and {feed_forward}")
 }
 
 fn template_lines(template: &str) -> Vec<String> {

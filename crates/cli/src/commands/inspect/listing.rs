@@ -1,6 +1,6 @@
 //! The tensors of a checkpoint, as a list and as sums by format.
 
-use super::quantity;
+use crate::quantity;
 use gannet_formats::Checkpoint;
 use serde::Serialize;
 use std::collections::BTreeMap;

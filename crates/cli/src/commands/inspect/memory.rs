@@ -1,7 +1,7 @@
 //! How much memory a model needs at a context length.
 
-use super::quantity::{bytes, entry};
 use crate::failure::Failure;
+use crate::quantity::{bytes, entry};
 use gannet_formats::Checkpoint;
 use gannet_loader::{LoadError, LoadOptions, MemoryPlan};
 use gannet_model::Model;

@@ -4,21 +4,22 @@ mod facts;
 mod listing;
 mod memory;
 mod program;
-mod quantity;
 mod rope;
 
 use crate::arguments::ContextArguments;
 use crate::failure::Failure;
+use crate::model_reference::ModelReference;
 use crate::output;
+use crate::quantity;
 use clap::Args;
 use facts::Facts;
 use gannet_formats::Checkpoint;
 use gannet_loader::Opened;
 use gannet_model::{Model, ProgramOptions};
+use gannet_ops::Rollback;
 use memory::MemoryFacts;
 use program::ProgramFacts;
 use serde::Serialize;
-use std::path::PathBuf;
 
 const HELP: &str = "\
 Examples:
@@ -30,9 +31,9 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct InspectArguments {
-    /// A .gguf file, or a folder with config.json and safetensors
+    /// A .gguf file, a folder with config.json and safetensors, or a name on the hub: ORG/REPO[:QUANT][@REVISION]
     #[arg(value_name = "MODEL")]
-    path: PathBuf,
+    reference: ModelReference,
     /// List the tensors with format, shape and size
     #[arg(long)]
     tensors: bool,
@@ -66,9 +67,13 @@ pub(crate) fn run(arguments: &InspectArguments) -> Result<(), Failure> {
 }
 
 fn inspect(arguments: &InspectArguments) -> Result<Inspection, Failure> {
-    let Opened { checkpoint, model, text } = gannet_loader::open(&arguments.path)?;
+    let Opened { checkpoint, mut model, text } = gannet_loader::open(&arguments.reference.locate()?)?;
+    if let Some(scaling) = &arguments.context.rope_scaling {
+        model.scale_rope(scaling)?;
+    }
     let memory = MemoryFacts::plan(&model, &checkpoint, &arguments.context.load_options())?;
-    let options = ProgramOptions { context: memory.context, kv_format: memory.kv_format };
+    let (context, kv_format) = (memory.context, memory.kv_format);
+    let options = ProgramOptions { context, kv_format, rollback: Rollback::Replay };
     let program = match arguments.program {
         true => Some(ProgramFacts::new(&model, &checkpoint, &options)?),
         false => None,
@@ -94,6 +99,11 @@ fn warnings(model: &Model, checkpoint: &Checkpoint) -> Vec<String> {
         .collect();
     match model.weights(checkpoint) {
         Ok(weights) => {
+            warnings.extend(weights.passed_over().iter().map(|over| {
+                let (tensors, bytes) =
+                    (quantity::plural(over.tensors, "tensor"), quantity::bytes(over.bytes as u64));
+                format!("{tensors} of {} are not read: {bytes}", over.part)
+            }));
             warnings.extend(
                 weights.unused().iter().map(|name| format!("tensor `{name}` is not read by the program")),
             );

@@ -3,13 +3,13 @@
 //! Costs are those of one decode step: one token of one sequence whose context is full, which is the slowest step of
 //! an answer. Which bound an op meets depends on the machine, so the balance that is assumed is printed with it.
 
-use super::quantity::{bytes, count};
+use crate::commands::weight_formats;
 use crate::failure::Failure;
+use crate::quantity::{bytes, count};
 use gannet_formats::Checkpoint;
-use gannet_model::{CanonicalWeights, Model, ProgramOptions};
+use gannet_model::{Model, ProgramOptions};
 use gannet_ops::cost::{BatchShape, Bound, Cost, Machine, costs, shape};
 use gannet_ops::{Node, Program, WeightId};
-use gannet_tensor::Format;
 use serde::Serialize;
 
 /// A desktop processor, near enough: two channels of memory and eight cores.
@@ -56,7 +56,7 @@ impl ProgramFacts {
         options: &ProgramOptions,
     ) -> Result<Self, Failure> {
         let program = model.program(options)?;
-        let formats = formats(&program, &model.weights(checkpoint)?);
+        let formats = weight_formats(&program, &model.weights(checkpoint)?);
         let format = |id: WeightId| formats[id.0 as usize];
         let context = options.context as u64;
         let step = |tokens: u64, context: u64| {
@@ -91,12 +91,6 @@ impl ProgramFacts {
         ));
         lines
     }
-}
-
-/// The format of each weight, in the program's order.
-fn formats(program: &Program, weights: &CanonicalWeights<'_>) -> Vec<Format> {
-    let format = |name: &str| weights.format(name).expect("the program's weights were found in the checkpoint");
-    program.weights.iter().map(|used| format(&used.name)).collect()
 }
 
 fn facts(program: &Program, node: &Node, cost: &Cost) -> NodeFacts {

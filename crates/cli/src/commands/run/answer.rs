@@ -138,7 +138,11 @@ fn ending(reason: FinishReason, stopped: Option<usize>) -> Result<Ending, Failur
         FinishReason::EndToken(token) => Ok(Ending::EndToken(token)),
         FinishReason::MaxTokens => Ok(Ending::MaxTokens),
         FinishReason::ContextFull => Ok(Ending::ContextFull),
-        FinishReason::Cancelled | FinishReason::Truncated | FinishReason::TimedOut => Ok(Ending::Interrupted),
+        FinishReason::Cancelled => Ok(Ending::Interrupted),
+        // Neither was asked for: no stop string was found, and no deadline given.
+        FinishReason::Truncated | FinishReason::TimedOut => {
+            Err(anyhow::anyhow!("the engine gave the answer up: {reason}").into())
+        }
         FinishReason::Failed(why) => Err(anyhow::anyhow!("the answer failed: {why}").into()),
     }
 }

@@ -11,9 +11,14 @@ const PLACES: [(&str, &str); 3] = [("XDG_STATE_HOME", ""), ("HOME", ".local/stat
 
 /// The history file, in a folder that exists; none where the system names no place for it.
 pub(crate) fn file() -> anyhow::Result<Option<PathBuf>> {
-    let Some(folder) = folder(|name| env::var_os(name)) else { return Ok(None) };
+    let Some(folder) = place() else { return Ok(None) };
     fs::create_dir_all(&folder).with_context(|| format!("can't make the folder `{}`", folder.display()))?;
     Ok(Some(folder.join("history")))
+}
+
+/// The folder of the history file, which may not exist yet.
+pub(crate) fn place() -> Option<PathBuf> {
+    folder(|name| env::var_os(name))
 }
 
 /// The first place that is named by an absolute path, as the XDG base directory specification asks.

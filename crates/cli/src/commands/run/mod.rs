@@ -5,7 +5,7 @@
 
 mod answer;
 mod chat;
-mod history;
+pub(crate) mod history;
 mod prompt;
 mod sampling;
 mod session;

@@ -104,10 +104,9 @@ mod tests {
 
     fn choose(line: &[&str], on_terminal: bool) -> Result<Task, Failure> {
         let words = ["gannet", "run", "model"].iter().chain(line);
-        match Arguments::try_parse_from(words).map_err(Failure::Parsing)?.command {
-            Command::Run(arguments) => Task::choose(&arguments, on_terminal),
-            Command::Inspect(_) | Command::Eval(_) => panic!("`run` was parsed as another command"),
-        }
+        let command = Arguments::try_parse_from(words).map_err(Failure::Parsing)?.command;
+        let Command::Run(arguments) = command else { panic!("`run` was parsed as {command:?}") };
+        Task::choose(&arguments, on_terminal)
     }
 
     #[test]

@@ -37,12 +37,13 @@ pub(crate) struct Session {
 impl Session {
     /// Loads the model and starts its engine; Ctrl-C then means the answer.
     pub(crate) fn start(arguments: &RunArguments) -> Result<Self, Failure> {
-        let started = Instant::now();
         let sampling = arguments.sampling.resolve()?;
         StopStrings::new(arguments.stop.clone()).map_err(|error| Failure::usage(error.to_string()))?;
         let backend = arguments.model.device.open()?;
         let options = arguments.context.load_options();
-        let loaded = progress::load(&arguments.model.path, backend.as_ref(), &options)?;
+        let path = arguments.model.reference.locate()?;
+        let started = Instant::now();
+        let loaded = progress::load(&path, backend.as_ref(), &options)?;
         if let (Err(_), false) = (&loaded.text, arguments.stop.is_empty()) {
             return Err(anyhow::anyhow!("--stop needs a tokenizer, and this model has none").into());
         }
@@ -60,7 +61,7 @@ impl Session {
             sampling: Arc::new(sampling),
             max_tokens: u32::try_from(arguments.max_tokens).expect("the argument's limit is far below"),
             stops: arguments.stop.clone(),
-            interrupt: Interrupt::install()?,
+            interrupt: Interrupt::of_process()?,
         })
     }
 
@@ -123,8 +124,11 @@ impl Session {
             end_tokens: self.end_tokens.clone(),
             ..Request::greedy(prompt_ids.to_vec(), self.max_tokens, Arc::new(sink))
         })?;
-        self.interrupt.watch(handle, id);
-        // An engine that doesn't listen any more has ended the request already.
+        self.interrupt.watch({
+            let handle = handle.clone();
+            // An engine that doesn't listen any more has ended the request already.
+            move || drop(handle.cancel(id))
+        });
         let truncate = |generated: usize| drop(handle.truncate(id, prompt_ids.len() + generated));
         let answer = follow(&events, transcript, truncate, show);
         self.interrupt.release();

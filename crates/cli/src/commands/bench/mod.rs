@@ -1,0 +1,75 @@
+//! `gannet bench`: how fast a model runs, beside what the machine could do.
+//!
+//! Two measurements. The bare plan (`cases` over `streams`): steps over made-up tokens without scheduler, prefix cache
+//! or text, which is what the engine is held against. And a trace of requests through the whole engine (`simulate`).
+
+mod cases;
+mod limits;
+mod peak;
+mod rows;
+mod simulate;
+mod streams;
+
+use crate::arguments::ModelArguments;
+use crate::arguments::values;
+use crate::failure::Failure;
+use clap::Args;
+
+const HELP: &str = "\
+First the machine is measured: how fast the threads read memory and multiply numbers. Then each case of the bare plan:
+a prompt of --prefill tokens, or --decode tokens one after the other in --streams sequences at once, behind --depth
+tokens that are there already. A bound is the least time that the machine needs to move a step's bytes and to do its
+arithmetic; what is reached of it is a share. The first request after the start is a row of its own.
+
+--serve-sim sends a made-up trace of requests through the engine instead, with --streams of them at once.
+
+Examples:
+  gannet bench model.gguf
+  gannet bench model.gguf --prefill 512,4096 --decode 128 --depth 0,4096 --streams 1,8 --json
+  gannet bench model.gguf --serve-sim --rate 4 --requests 100 --shared 0.5 --streams 8";
+
+/// Measure how fast a model runs
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub(crate) struct BenchArguments {
+    #[command(flatten)]
+    model: ModelArguments,
+    /// Tokens of the prompts to measure; 0 leaves them out
+    #[arg(long, value_name = "LIST", default_value = "512", value_delimiter = ',',
+          value_parser = values::token_count_or_none)]
+    prefill: Vec<usize>,
+    /// Tokens to decode; 0 leaves it out
+    #[arg(long, value_name = "LIST", default_value = "128", value_delimiter = ',',
+          value_parser = values::token_count_or_none)]
+    decode: Vec<usize>,
+    /// Tokens that are there before
+    #[arg(long, value_name = "LIST", default_value = "0", value_delimiter = ',',
+          value_parser = values::token_count_or_none)]
+    depth: Vec<usize>,
+    /// Sequences that decode at once
+    #[arg(long, value_name = "LIST", default_value = "1", value_delimiter = ',', value_parser = values::streams)]
+    streams: Vec<usize>,
+    /// How often each case is measured
+    #[arg(long, value_name = "N", default_value = "5", value_parser = values::times)]
+    repeat: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Send a made-up trace of requests through the engine
+    #[arg(long, conflicts_with_all = ["prefill", "decode", "depth", "repeat"])]
+    serve_sim: bool,
+    #[command(flatten)]
+    trace: simulate::TraceArguments,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
+    if arguments.serve_sim { simulate::run(arguments) } else { cases::run(arguments) }
+}
+
+impl BenchArguments {
+    /// The most sequences at once.
+    fn streams_max(&self) -> usize {
+        self.streams.iter().copied().max().unwrap_or(1)
+    }
+}

@@ -1,0 +1,136 @@
+//! What was measured, as rows for people and for programs.
+
+use super::limits::Limits;
+use crate::quantity::{bytes, count};
+use serde::Serialize;
+use std::time::Duration;
+
+/// A row; `--json` prints a list of them.
+#[derive(Debug, Serialize)]
+pub(super) struct Measured {
+    pub(super) case: Case,
+    /// Of the prompt, or drawn in each stream.
+    pub(super) tokens: usize,
+    /// Tokens that were there before.
+    pub(super) depth: usize,
+    pub(super) streams: usize,
+    /// Of all streams together.
+    pub(super) tokens_per_second: Spread,
+    /// What was reached of the machine's bound, by the median.
+    pub(super) bound_fraction: f64,
+    pub(super) bytes_per_token: u64,
+    pub(super) operations_per_token: u64,
+    /// The start before the first request; absent in other rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) start: Option<Start>,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Case {
+    /// The first request after the start: a prompt.
+    Load,
+    /// A prompt.
+    Prefill,
+    /// A token a step.
+    Decode,
+}
+
+/// What the first request waited for.
+#[derive(Debug, Serialize)]
+pub(super) struct Start {
+    /// From the command to a model that is ready.
+    pub(super) load_ms: f64,
+    /// From the command to the first token.
+    pub(super) first_token_ms: f64,
+    pub(super) machine: Limits,
+}
+
+/// Repeated measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Spread {
+    pub(super) median: f64,
+    pub(super) min: f64,
+    pub(super) max: f64,
+}
+
+impl Spread {
+    /// Rates of so many tokens in each of these times; there is at least one.
+    pub(super) fn of_times(tokens: usize, times: &[Duration]) -> Self {
+        let mut rates: Vec<f64> =
+            times.iter().map(|time| tokens as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE)).collect();
+        rates.sort_by(f64::total_cmp);
+        let middle = rates.len() / 2;
+        let median = if rates.len().is_multiple_of(2) {
+            rates[middle - 1].midpoint(rates[middle])
+        } else {
+            rates[middle]
+        };
+        Self { median, min: rates[0], max: rates[rates.len() - 1] }
+    }
+}
+
+/// The title of the columns.
+pub(super) fn title() -> String {
+    cells([
+        "case",
+        "tokens",
+        "depth",
+        "streams",
+        "tokens/s",
+        "min",
+        "max",
+        "bytes/token",
+        "FLOP/token",
+        "of the bound",
+    ])
+}
+
+impl Measured {
+    /// The row under the title.
+    pub(super) fn line(&self) -> String {
+        let Self { case, tokens, depth, streams, tokens_per_second, .. } = self;
+        let rate = |rate: f64| format!("{rate:.1}");
+        let case = match case {
+            Case::Load => "first",
+            Case::Prefill => "prefill",
+            Case::Decode => "decode",
+        };
+        cells([
+            case,
+            &tokens.to_string(),
+            &depth.to_string(),
+            &streams.to_string(),
+            &rate(tokens_per_second.median),
+            &rate(tokens_per_second.min),
+            &rate(tokens_per_second.max),
+            &bytes(self.bytes_per_token),
+            &count(self.operations_per_token),
+            &format!("{:.0} %", 100.0 * self.bound_fraction),
+        ])
+    }
+}
+
+fn cells(cells: [&str; 10]) -> String {
+    let [case, tokens, depth, streams, median, min, max, bytes, operations, bound] = cells;
+    format!(
+        "{case:<8}{tokens:>7}{depth:>8}{streams:>8}{median:>11}{min:>11}{max:>11}{bytes:>13}{operations:>12}{bound:>14}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_rate() {
+        let check = |milliseconds: &[u64], [median, min, max]: [f64; 3]| {
+            let times: Vec<Duration> = milliseconds.iter().copied().map(Duration::from_millis).collect();
+            assert_eq!(Spread::of_times(10, &times), Spread { median, min, max });
+        };
+        check(&[1000], [10.0, 10.0, 10.0]);
+        check(&[1000, 500, 2000], [10.0, 5.0, 20.0]);
+        check(&[1000, 500], [15.0, 10.0, 20.0]);
+    }
+}

@@ -1,0 +1,109 @@
+//! `gannet bench --serve-sim`: a made-up trace of requests through the whole engine, as a server would send them.
+//!
+//! Requests are sent when the trace says so, whether or not earlier ones are done, and every time counts from that
+//! moment: an engine that can't keep up shows it as waiting.
+
+mod recorder;
+mod report;
+mod trace;
+
+use super::BenchArguments;
+use crate::arguments::values;
+use crate::failure::Failure;
+use crate::output;
+use crate::progress;
+use clap::Args;
+use gannet_engine::{EngineHandle, EngineOptions, Request};
+use gannet_loader::{LoadOptions, Loaded, Running};
+use recorder::Recorder;
+use report::Report;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+use trace::{Arrival, Shape, trace};
+
+/// What a trace looks like.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Trace (with --serve-sim)")]
+pub(crate) struct TraceArguments {
+    /// Requests of the trace
+    #[arg(long, value_name = "N", default_value = "64", value_parser = values::times, requires = "serve_sim")]
+    requests: usize,
+    /// Requests that arrive a second, at random moments; 0 is all at once
+    #[arg(long, value_name = "X", default_value = "2", value_parser = values::rate, requires = "serve_sim")]
+    rate: f64,
+    /// Tokens of a prompt: from half to one and a half of this
+    #[arg(long, value_name = "TOKENS", default_value = "256", value_parser = values::token_count, requires = "serve_sim")]
+    prompt_tokens: usize,
+    /// Tokens of an answer: from half to one and a half of this
+    #[arg(long, value_name = "TOKENS", default_value = "64", value_parser = values::token_count, requires = "serve_sim")]
+    answer_tokens: usize,
+    /// Share of --prompt-tokens that all prompts begin with
+    #[arg(long, value_name = "SHARE", default_value = "0.5", value_parser = values::share, requires = "serve_sim")]
+    shared: f64,
+    /// Tokens of a step [default: as many as fit into its time]
+    #[arg(long, value_name = "N", value_parser = values::token_count, requires = "serve_sim")]
+    step_tokens: Option<usize>,
+    /// The seed of lengths and moments
+    #[arg(long, value_name = "N", default_value = "1", requires = "serve_sim")]
+    trace_seed: u64,
+}
+
+/// Sends the trace and prints what came of it.
+pub(super) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
+    let given = &arguments.trace;
+    let arrivals = trace(&Shape {
+        requests: given.requests,
+        rate: given.rate,
+        prompt_tokens: given.prompt_tokens,
+        answer_tokens: given.answer_tokens,
+        shared: given.shared,
+        seed: given.trace_seed,
+    });
+    let sequences = arguments.streams_max();
+    let backend = arguments.model.device.open()?;
+    let path = arguments.model.reference.locate()?;
+    let longest = arrivals.iter().map(|arrival| arrival.prompt_tokens + arrival.answer_tokens).max();
+    let options = LoadOptions {
+        context: longest.map(|tokens| tokens.max(sequences)),
+        sequences: Some(sequences),
+        ..LoadOptions::default()
+    };
+    let Loaded { runner, .. } = progress::load(&path, backend.as_ref(), &options)?;
+    let vocabulary = runner.vocabulary;
+    let options = EngineOptions {
+        sequences,
+        waiting: arrivals.len(),
+        step_rows: given.step_tokens,
+        ..EngineOptions::default()
+    };
+    let Running { handle, thread } = gannet_loader::start(runner, options)?;
+    let report = replay(&handle, &arrivals, vocabulary)?;
+    drop(handle);
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+    if arguments.json {
+        output::show_json(&report)
+    } else {
+        output::show(&(report.lines().join("\n") + "\n"))
+    }
+}
+
+/// Sends each request at its moment and follows all to their ends.
+fn replay(handle: &EngineHandle, arrivals: &[Arrival], vocabulary: usize) -> Result<Report, Failure> {
+    let (recorder, records) = Recorder::new();
+    let recorder = Arc::new(recorder);
+    let started = Instant::now();
+    let mut requests = Vec::new();
+    for arrival in arrivals {
+        let due = started + arrival.after;
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        let request =
+            Request::greedy(arrival.prompt(vocabulary), arrival.answer_tokens as u32, recorder.clone());
+        requests.push((handle.submit(request)?, due));
+    }
+    drop(recorder);
+    let records = records.follow(&requests)?;
+    Ok(Report::new(&records, handle.stats(), started.elapsed().max(Duration::from_nanos(1))))
+}

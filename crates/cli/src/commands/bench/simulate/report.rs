@@ -1,0 +1,141 @@
+//! What a trace came to: throughput, waiting times by percentile, and what the prefix cache gave.
+
+use super::recorder::Record;
+use crate::quantity::entry;
+use gannet_engine::EngineStats;
+use serde::Serialize;
+use std::time::Duration;
+
+/// All of it.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    requests: usize,
+    failed: usize,
+    /// Why the first one failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
+    seconds: f64,
+    prompt_tokens: u64,
+    /// Of these, those that the prefix cache had.
+    reused_tokens: u64,
+    generated_tokens: u64,
+    generated_tokens_per_second: f64,
+    prompt_tokens_per_second: f64,
+    first_token_ms: Percentiles,
+    between_tokens_ms: Percentiles,
+    queued_ms: Percentiles,
+    preemptions: u64,
+    evicted_pages: u64,
+    steps: u64,
+    rows: u64,
+}
+
+/// Milliseconds that a share of all is not above.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+struct Percentiles {
+    p50: f64,
+    p95: f64,
+    p99: f64,
+    max: f64,
+}
+
+impl Report {
+    pub(super) fn new(records: &[Record], stats: EngineStats, time: Duration) -> Self {
+        let sum =
+            |count: fn(&Record) -> u32| records.iter().map(|record| u64::from(count(record))).sum::<u64>();
+        let (prompt_tokens, generated_tokens) =
+            (sum(|record| record.usage.prompt_tokens), sum(|record| record.usage.generated_tokens));
+        let seconds = time.as_secs_f64();
+        Self {
+            requests: records.len(),
+            failed: records.iter().filter(|record| record.failure.is_some()).count(),
+            failure: records.iter().find_map(|record| record.failure.clone()),
+            seconds,
+            prompt_tokens,
+            reused_tokens: sum(|record| record.usage.reused_tokens),
+            generated_tokens,
+            generated_tokens_per_second: generated_tokens as f64 / seconds,
+            prompt_tokens_per_second: prompt_tokens as f64 / seconds,
+            first_token_ms: Percentiles::of(records.iter().filter_map(|record| record.first_token)),
+            between_tokens_ms: Percentiles::of(
+                records.iter().flat_map(|record| record.between.iter().copied()),
+            ),
+            queued_ms: Percentiles::of(records.iter().map(|record| record.usage.timings.queued)),
+            preemptions: stats.preemptions,
+            evicted_pages: stats.prefix.evicted_pages,
+            steps: stats.steps,
+            rows: stats.rows,
+        }
+    }
+
+    pub(super) fn lines(&self) -> Vec<String> {
+        let share = |part: u64, all: u64| 100.0 * part as f64 / all.max(1) as f64;
+        let mut lines = vec![
+            entry(
+                "requests",
+                &format!("{} in {:.2} s, {} of them failed", self.requests, self.seconds, self.failed),
+            ),
+            entry(
+                "throughput",
+                &format!(
+                    "{:.1} tokens/s generated, {:.1} tokens/s of prompts",
+                    self.generated_tokens_per_second, self.prompt_tokens_per_second
+                ),
+            ),
+            entry("first token", &self.first_token_ms.text()),
+            entry("between tokens", &self.between_tokens_ms.text()),
+            entry("queued", &self.queued_ms.text()),
+            entry(
+                "prefix cache",
+                &format!(
+                    "{} of {} prompt tokens reused ({:.1} %), {} pages evicted",
+                    self.reused_tokens,
+                    self.prompt_tokens,
+                    share(self.reused_tokens, self.prompt_tokens),
+                    self.evicted_pages
+                ),
+            ),
+            entry(
+                "steps",
+                &format!(
+                    "{} of {:.1} rows on average, {} preemptions",
+                    self.steps,
+                    self.rows as f64 / self.steps.max(1) as f64,
+                    self.preemptions
+                ),
+            ),
+        ];
+        lines.extend(self.failure.iter().map(|why| entry("failure", why)));
+        lines
+    }
+}
+
+impl Percentiles {
+    /// By the nearest rank; zeros where there is nothing.
+    fn of(times: impl Iterator<Item = Duration>) -> Self {
+        let mut milliseconds: Vec<f64> = times.map(|time| time.as_secs_f64() * 1e3).collect();
+        milliseconds.sort_by(f64::total_cmp);
+        let Some(&max) = milliseconds.last() else { return Self::default() };
+        let at = |percent: usize| milliseconds[(milliseconds.len() * percent).div_ceil(100) - 1];
+        Self { p50: at(50), p95: at(95), p99: at(99), max }
+    }
+
+    fn text(&self) -> String {
+        let Self { p50, p95, p99, max } = self;
+        format!("p50 {p50:.1} ms, p95 {p95:.1} ms, p99 {p99:.1} ms, longest {max:.1} ms")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_of_the_nearest_rank() {
+        let of = |times: &[u64]| Percentiles::of(times.iter().copied().map(Duration::from_millis));
+        let hundred: Vec<u64> = (1..=100).rev().collect();
+        assert_eq!(of(&hundred), Percentiles { p50: 50.0, p95: 95.0, p99: 99.0, max: 100.0 });
+        assert_eq!(of(&[7]), Percentiles { p50: 7.0, p95: 7.0, p99: 7.0, max: 7.0 });
+        assert_eq!(of(&[]), Percentiles::default());
+    }
+}

@@ -1,0 +1,303 @@
+//! Sequences of made-up tokens on the bare plan: what a step takes, with nothing around it.
+//!
+//! A stream owns an equal part of each page group, and its pages follow each other in it as in a ring: a page whose
+//! keys have left the window is written anew. So a stream can go back to an earlier depth as long as the ring still
+//! holds what a row there sees, and repeated measurements start from the same state.
+//!
+//! Knows no scheduler, no prefix cache and no text.
+
+use gannet_engine::Runner;
+use gannet_ops::sampling::{SampleRow, Sampling};
+use gannet_ops::{
+    Batch, DeviceError, Length, Output, PAGE_TOKENS, PageId, PageLifetime, PageTable, RecurrentBank,
+    RecurrentUse, RecurrentWrite, Row, RowKind, SampleRows, SamplerSlot, SequenceRows, SnapshotId, TokenId,
+    TokenSource, Want,
+};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// All streams of a runner.
+pub(super) struct Streams {
+    pub(super) runner: Runner,
+    streams: Vec<Stream>,
+    sampling: Arc<Sampling>,
+}
+
+/// One sequence.
+#[derive(Default)]
+struct Stream {
+    /// Tokens that it holds.
+    tokens: usize,
+    /// The most tokens that it held since it began.
+    reached: usize,
+    /// The bank with its recurrent state; none before the first step.
+    bank: Option<u8>,
+    /// Its recurrent state at the depth that it goes back to.
+    kept: Option<Kept>,
+}
+
+#[derive(Clone, Copy)]
+struct Kept {
+    depth: usize,
+    snapshot: SnapshotId,
+}
+
+/// What follows the rows of a step.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Draw {
+    Nothing,
+    Token,
+}
+
+/// A stream's rows in a step.
+struct Part {
+    stream: usize,
+    tokens: Vec<TokenId>,
+    kind: RowKind,
+}
+
+impl Streams {
+    /// `count` streams over a runner whose budget is for as many.
+    pub(super) fn new(runner: Runner, count: usize) -> Self {
+        let streams = (0..count).map(|_| Stream::default()).collect();
+        Self { runner, streams, sampling: Arc::new(Sampling::greedy()) }
+    }
+
+    /// The token at an index of a stream's made-up text.
+    pub(super) fn token(&self, stream: usize, index: usize) -> TokenId {
+        TokenId(((index * 7919 + stream * 104_729 + 1) % self.runner.vocabulary) as u32)
+    }
+
+    /// Brings the first `count` streams to `depth` tokens, by going back where that is possible.
+    pub(super) fn prepare(&mut self, count: usize, depth: usize) -> Result<(), DeviceError> {
+        for stream in 0..count {
+            if !self.go_back(stream, depth)? {
+                self.begin(stream)?;
+                self.extend(stream, depth, Draw::Nothing)?;
+                self.keep(stream)?;
+            }
+            let text: Vec<TokenId> = (0..depth).map(|index| self.token(stream, index)).collect();
+            self.runner.state.start_history(SamplerSlot(stream as u32), &text, &[])?;
+        }
+        Ok(())
+    }
+
+    /// Computes `tokens` more tokens of the first stream's text and draws what follows them.
+    pub(super) fn prefill(&mut self, tokens: usize) -> Result<TokenId, DeviceError> {
+        let drawn = self.extend(0, self.streams[0].tokens + tokens, Draw::Token)?;
+        Ok(drawn.expect("a token was asked for"))
+    }
+
+    /// Draws `steps` tokens of each of the first `count` streams, one a step, and returns them by step.
+    pub(super) fn decode(&mut self, count: usize, steps: usize) -> Result<Vec<Vec<TokenId>>, DeviceError> {
+        let mut last: Vec<TokenId> =
+            (0..count).map(|stream| self.token(stream, self.streams[stream].tokens)).collect();
+        let mut drawn = Vec::new();
+        for _ in 0..steps {
+            let part = |(stream, token): (usize, &TokenId)| Part {
+                stream,
+                tokens: vec![*token],
+                kind: RowKind::Decode,
+            };
+            let parts: Vec<Part> = last.iter().enumerate().map(part).collect();
+            last = self.step(&parts, Draw::Token)?;
+            drawn.push(last.clone());
+        }
+        Ok(drawn)
+    }
+
+    /// Computes a stream's text up to `end` in the largest steps; returns what the last one drew.
+    fn extend(&mut self, stream: usize, end: usize, draw: Draw) -> Result<Option<TokenId>, DeviceError> {
+        let mut drawn = None;
+        while self.streams[stream].tokens < end {
+            let start = self.streams[stream].tokens;
+            let stop = end.min(start + self.runner.step_rows);
+            let tokens = (start..stop).map(|index| self.token(stream, index)).collect();
+            let draw = if stop == end { draw } else { Draw::Nothing };
+            let part = Part { stream, tokens, kind: RowKind::Prompt };
+            drawn = self.step(&[part], draw)?.pop();
+        }
+        Ok(drawn)
+    }
+
+    /// Whether a stream could go back to a depth, which it then has.
+    fn go_back(&mut self, number: usize, depth: usize) -> Result<bool, DeviceError> {
+        let is_held = (0..self.runner.layout.groups.len()).all(|group| self.holds(number, group, depth));
+        let stream = &mut self.streams[number];
+        if depth == 0 || stream.tokens < depth || !is_held {
+            return Ok(false);
+        }
+        if self.runner.layout.is_recurrent() {
+            let Some(kept) = stream.kept.filter(|kept| kept.depth == depth) else { return Ok(false) };
+            let bank = stream.bank.expect("a stream with kept state was computed");
+            self.runner.state.restore(kept.snapshot, RecurrentBank { slot: number as u32, bank })?;
+        }
+        stream.tokens = depth;
+        Ok(true)
+    }
+
+    /// Whether the ring of a group still has what a row at `depth` sees.
+    fn holds(&self, stream: usize, group: usize, depth: usize) -> bool {
+        let newest = self.streams[stream].reached.div_ceil(PAGE_TOKENS);
+        self.first_page(group, depth) + self.ring(group) >= newest
+    }
+
+    /// Empties a stream.
+    fn begin(&mut self, number: usize) -> Result<(), DeviceError> {
+        let kept = std::mem::take(&mut self.streams[number]).kept;
+        kept.map_or(Ok(()), |kept| self.runner.state.forget(kept.snapshot))?;
+        self.runner.state.start_history(SamplerSlot(number as u32), &[], &[])
+    }
+
+    /// Keeps the recurrent state of a stream, to go back to.
+    fn keep(&mut self, number: usize) -> Result<(), DeviceError> {
+        let Stream { tokens: depth, bank, .. } = self.streams[number];
+        if let (true, Some(bank)) = (self.runner.layout.is_recurrent(), bank) {
+            let snapshot = self.runner.state.snapshot(RecurrentBank { slot: number as u32, bank })?;
+            self.streams[number].kept = Some(Kept { depth, snapshot });
+        }
+        Ok(())
+    }
+
+    /// Runs one step and returns what it drew, a token a part.
+    fn step(&mut self, parts: &[Part], draw: Draw) -> Result<Vec<TokenId>, DeviceError> {
+        let mut batch = Batch::default();
+        let mut draws = SampleRows::default();
+        for part in parts {
+            self.push(&mut batch, part);
+            if draw == Draw::Token {
+                let (row, want) = (batch.rows.len() as u32 - 1, Want { token: true, ..Want::default() });
+                batch.outputs.push(Output { row, want });
+                let index = (self.streams[part.stream].tokens + part.tokens.len()) as u32;
+                let sampling = Arc::clone(&self.sampling);
+                draws.rows.push(SampleRow {
+                    sampling,
+                    seed: 0,
+                    choice: 0,
+                    index,
+                    allowed: None,
+                    banned: None,
+                });
+            }
+        }
+        let Runner { plan, state, layout, .. } = &mut self.runner;
+        let step = plan.submit(&batch, state.as_mut())?;
+        plan.sample(step, &draws, state.as_mut())?;
+        let outputs = plan.wait(step)?.outputs;
+        for part in parts {
+            let stream = &mut self.streams[part.stream];
+            stream.tokens += part.tokens.len();
+            stream.reached = stream.reached.max(stream.tokens);
+            stream.bank = layout.is_recurrent().then(|| stream.bank.map_or(0, |bank| 1 - bank));
+        }
+        let drawn = |token: Option<TokenId>| token.expect("a token was asked for of each output");
+        Ok(outputs.into_iter().map(|output| drawn(output.token)).collect())
+    }
+
+    fn push(&self, batch: &mut Batch, part: &Part) {
+        let start = self.streams[part.stream].tokens;
+        let (sequence, first) = (batch.sequences.len() as u32, batch.rows.len() as u32);
+        for (index, token) in (start as u32..).zip(&part.tokens) {
+            let token = TokenSource::Known(*token);
+            batch.rows.push(Row { sequence, token, index, position: [index; 3], kind: part.kind });
+        }
+        let range = start..start + part.tokens.len();
+        let groups = self.runner.layout.groups.len();
+        let tables = (0..groups)
+            .map(|group| self.table(&mut batch.pages, part.stream, group, range.clone()))
+            .collect();
+        batch.sequences.push(SequenceRows {
+            rows: first..batch.rows.len() as u32,
+            length: Length::Exact(start as u32),
+            tables,
+            recurrent: self.banks(part.stream),
+            sampler: self.runner.layout.sampler.map(|_| SamplerSlot(part.stream as u32)),
+            adapter: None,
+        });
+    }
+
+    /// The pages that rows at these indices read and write.
+    fn table(&self, pages: &mut Vec<PageId>, stream: usize, group: usize, rows: Range<usize>) -> PageTable {
+        let ring = self.ring(group);
+        let places = self.first_page(group, rows.start)..rows.end.div_ceil(PAGE_TOKENS);
+        let (released, start) = (places.start as u32, pages.len() as u32);
+        pages.extend(places.map(|place| PageId((stream * ring + place % ring) as u32)));
+        PageTable { released, pages: start..pages.len() as u32 }
+    }
+
+    /// Pages of a group that each stream owns.
+    fn ring(&self, group: usize) -> usize {
+        self.runner.budget.pages[group] as usize / self.streams.len()
+    }
+
+    /// The first page that a row at an index reads.
+    fn first_page(&self, group: usize, index: usize) -> usize {
+        match self.runner.layout.groups[group].lifetime {
+            PageLifetime::Full => 0,
+            PageLifetime::Window(window) => (index + 1).saturating_sub(window as usize) / PAGE_TOKENS,
+        }
+    }
+
+    fn banks(&self, number: usize) -> Option<RecurrentUse> {
+        let slot = number as u32;
+        let bank = self.streams[number].bank;
+        self.runner.layout.is_recurrent().then(|| RecurrentUse {
+            read: bank.map(|bank| RecurrentBank { slot, bank }),
+            write: RecurrentWrite::Bank(RecurrentBank { slot, bank: bank.map_or(0, |bank| 1 - bank) }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_backend_cpu::{CpuBackend, CpuOptions};
+    use gannet_loader::LoadOptions;
+    use std::path::Path;
+
+    fn load(model: &str, sequences: usize) -> Runner {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../goldens").join(model);
+        let backend = CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).unwrap();
+        let options = LoadOptions {
+            context: Some(200),
+            step_rows: Some(48),
+            sequences: Some(sequences),
+            ..LoadOptions::default()
+        };
+        gannet_loader::load(&path, &backend, &options, &|_| {}).unwrap().runner
+    }
+
+    /// The token of the highest score, by the engine's own way through the plan.
+    fn expected(model: &str, tokens: &[TokenId]) -> TokenId {
+        let mut best = None;
+        gannet_engine::evaluate(&mut load(model, 1), tokens, tokens.len() - 1, |_, scores| {
+            let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            best = scores.iter().position(|score| *score == largest);
+        })
+        .unwrap();
+        TokenId(best.unwrap() as u32)
+    }
+
+    #[test]
+    fn streams_draw_what_the_engine_draws_each_time_that_they_go_back() {
+        for model in ["llama", "gemma3"] {
+            let mut streams = Streams::new(load(model, 3), 3);
+            let (count, depth, steps) = (3, 130, 5);
+            streams.prepare(count, depth).unwrap();
+            let first = streams.decode(count, steps).unwrap();
+            for stream in 0..count {
+                let mut tokens: Vec<TokenId> =
+                    (0..=depth).map(|index| streams.token(stream, index)).collect();
+                for drawn in &first {
+                    assert_eq!(drawn[stream], expected(model, &tokens), "{model}, stream {stream}");
+                    tokens.push(drawn[stream]);
+                }
+            }
+            streams.prepare(count, depth).unwrap();
+            assert_eq!(streams.decode(count, steps).unwrap(), first, "{model}");
+            streams.prepare(1, 7).unwrap();
+            let tokens: Vec<TokenId> = (0..7 + 60).map(|index| streams.token(0, index)).collect();
+            assert_eq!(streams.prefill(60).unwrap(), expected(model, &tokens), "{model}");
+        }
+    }
+}
