@@ -19,7 +19,7 @@ const PROMPT_TOKENS: u32 = 150;
 /// Sequences of the engine.
 const SEQUENCES: usize = 16;
 const CONTEXT: usize = 256;
-const VOCABULARY: u32 = 256;
+const VOCABULARY: u32 = 128;
 
 /// The circumstances of a run.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ type Answer = Vec<(u32, Vec<u32>)>;
 fn goldens() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../goldens");
     let names = ["llama", "llama-q8_0.gguf", "mistral", "qwen2-sliding", "qwen3", "gemma3"];
-    let hybrids = ["qwen3_moe", "qwen3_next", "qwen3_5", "qwen3_5_moe"];
+    let hybrids = ["qwen3-moe", "qwen3-next", "qwen3_5", "qwen3_5-moe"];
     let is_there = |name: &&str| folder.join(name).exists();
     names.into_iter().chain(hybrids.into_iter().filter(is_there)).map(|name| folder.join(name)).collect()
 }
