@@ -1,9 +1,9 @@
 """Writes what the reference libraries make of texts with tokenizers of every kind, for the tests of `crates/text`.
 
-    python goldens/tokenizer_kinds.py                     the small vocabularies: crates/text/tests/data/kinds
-    python goldens/tokenizer_kinds.py published FOLDER    the published ones: crates/text/tests/data/published
+    python goldens/tokenizer_kinds.py    crates/text/tests/data/{kinds,published}
 
-FOLDER is `models/tokenizers`, which `cargo xtask models` fills. Needs the Python packages tokenizers and sentencepiece.
+The published tokenizers are those in `models/tokenizers`, which `cargo xtask models` fills. Needs the Python packages
+tokenizers, sentencepiece and regex.
 
 The truth is Hugging Face's `tokenizers` over the pipelines of the models' own tokenizer.json files, written out here a
 second time, and SentencePiece for its models. The published vocabularies are too large for the repository, so only texts
@@ -13,13 +13,13 @@ and ids are there.
 import base64
 import io
 import json
+import os
 import random
 import struct
-import sys
 import tempfile
 from pathlib import Path
 
-from text import DATA, plain_texts, special_texts
+from text import DATA, ROOT, plain_texts, special_texts
 
 KINDS = DATA / "kinds"
 PUBLISHED = DATA / "published"
@@ -288,18 +288,21 @@ def train_sentencepiece(kind, **options):
 
     model = io.BytesIO()
     lines = [line for text in plain_texts() for line in text.split("\n") if "\0" not in line] * 3
-    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as rules:
-        rules.write(RULES + "\n")
-        rules.flush()
+    home = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        # The model keeps the path of its rules, so that it must be the same everywhere.
+        os.chdir(folder)
+        Path("rules.tsv").write_text(RULES + "\n")
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines),
             model_writer=model,
             model_type=kind,
             character_coverage=0.98,
-            normalization_rule_tsv=rules.name,
+            normalization_rule_tsv="rules.tsv",
             minloglevel=2,
             **options,
         )
+        os.chdir(home)
     return model.getvalue()
 
 
@@ -550,10 +553,8 @@ def tekken(path, texts):
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["published"]:
-        published(Path(sys.argv[2]))
-    else:
-        splits()
-        word_piece()
-        sentence_pieces()
-        flags()
+    splits()
+    word_piece()
+    sentence_pieces()
+    flags()
+    published(ROOT / "models" / "tokenizers")

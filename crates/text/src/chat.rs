@@ -134,8 +134,10 @@ impl ChatTemplate {
             let (found, limit) = (source.len(), MAX_TEMPLATE_BYTES);
             return Err(TextError::TooLarge { what: "the chat template's length in bytes", found, limit });
         }
-        let source = rewrite::rewritten(source);
-        dialect::environment(Clock::System, None, MAX_FUEL).template_from_str(&source).map_err(syntax_error)?;
+        let source = rewrite::rewritten(source)?;
+        dialect::environment(Clock::System, None, MAX_FUEL)
+            .template_from_str(&source)
+            .map_err(syntax_error)?;
         let mut template = Self { source, tokenizer: tokenizer.clone(), contents: ContentKinds::Both };
         template.contents = template.probe_contents();
         Ok(template)

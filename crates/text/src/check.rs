@@ -42,10 +42,14 @@ pub enum Finding {
     #[error("no token ends an answer: the tokenizer names none, and none is known by its text")]
     NoEnd,
     /// The rule of files from before the key had a meaning.
-    #[error("tokenizer.ggml.pre is `default`: the file was converted without knowing how its model splits text")]
+    #[error(
+        "tokenizer.ggml.pre is `default`: the file was converted without knowing how its model splits text"
+    )]
     DefaultSplit,
     /// A token that vocabularies with another rule have.
-    #[error("tokenizer.ggml.pre is `{found}`, but the vocabulary has `{token}`, as those with {expected} have")]
+    #[error(
+        "tokenizer.ggml.pre is `{found}`, but the vocabulary has `{token}`, as those with {expected} have"
+    )]
     UnexpectedSplit {
         /// The rule in the file.
         found: String,

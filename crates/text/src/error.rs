@@ -120,7 +120,9 @@ pub enum TextError {
         reason: &'static str,
     },
     /// A line of a tiktoken file that isn't a token and its rank.
-    #[error("line {line} of the tiktoken file is `{found}`, expected a token in base64, a space and its rank")]
+    #[error(
+        "line {line} of the tiktoken file is `{found}`, expected a token in base64, a space and its rank"
+    )]
     MalformedRank {
         /// The line, from 1.
         line: usize,

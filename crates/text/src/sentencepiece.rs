@@ -155,8 +155,10 @@ fn read_normalizer(settings: &mut Settings, fields: Fields<'_>) -> Result<(), Te
 }
 
 fn with_settings(pieces: GgufVocabulary, settings: Settings) -> Result<GgufVocabulary, TextError> {
-    let unsupported = |part: &'static str, found: &str, supported: &'static str| {
-        TextError::UnsupportedKind { part, found: first_characters(found), supported }
+    let unsupported = |part: &'static str, found: &str, supported: &'static str| TextError::UnsupportedKind {
+        part,
+        found: first_characters(found),
+        supported,
     };
     let model = match settings.model_type {
         1 => "t5",

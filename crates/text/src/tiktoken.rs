@@ -88,10 +88,12 @@ fn ranked_tokens(file: &[u8]) -> Result<Vec<(Vec<u8>, TokenId)>, TextError> {
     let mut tokens = Vec::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
         let token = ranked_token(line);
-        tokens.push(token.ok_or_else(|| TextError::MalformedRank {
-            line: number + 1,
-            found: first_characters(line),
-        })?);
+        tokens.push(
+            token.ok_or_else(|| TextError::MalformedRank {
+                line: number + 1,
+                found: first_characters(line),
+            })?,
+        );
     }
     tokens.sort_by_key(|(_, rank)| *rank);
     // The rank is the place in every list from here on.
@@ -139,5 +141,9 @@ fn merges(tokens: &[(Vec<u8>, TokenId)]) -> Result<Vec<(String, String)>, TextEr
 fn specials(class: &Class, tokens: &[(Vec<u8>, TokenId)]) -> Vec<AddedToken> {
     let first = tokens.len() as TokenId;
     let token = |name: String| tokenizers::AddedToken::from(name, true).normalized(false);
-    (class.specials)(first).into_iter().zip(first..).map(|(name, id)| AddedToken { id, token: token(name) }).collect()
+    (class.specials)(first)
+        .into_iter()
+        .zip(first..)
+        .map(|(name, id)| AddedToken { id, token: token(name) })
+        .collect()
 }

@@ -121,12 +121,7 @@ impl Tokenizer {
 
     /// The library's own pipeline, with one step between finding added tokens and splitting the rest: the marks, which
     /// kept lookalikes from being found, are taken out.
-    fn pipeline(
-        &self,
-        text: &str,
-        mark: Option<char>,
-        offsets: OffsetType,
-    ) -> tokenizers::Result<Encoding> {
+    fn pipeline(&self, text: &str, mark: Option<char>, offsets: OffsetType) -> tokenizers::Result<Encoding> {
         let library = &self.inner.library;
         let found = library.get_added_vocabulary();
         let mut pieces = found.extract_and_normalize(library.get_normalizer(), text);
@@ -155,10 +150,12 @@ impl Tokenizer {
         let starts = [0].into_iter().chain(seams.iter().copied());
         for (start, end) in starts.zip(seams.iter().copied().chain([text.len()])) {
             let part = model.tokenize(&text[start..end])?;
-            tokens.extend(part.into_iter().map(|token| Token {
-                offsets: (token.offsets.0 + start, token.offsets.1 + start),
-                ..token
-            }));
+            tokens.extend(
+                part.into_iter().map(|token| Token {
+                    offsets: (token.offsets.0 + start, token.offsets.1 + start),
+                    ..token
+                }),
+            );
         }
         Ok(tokens)
     }

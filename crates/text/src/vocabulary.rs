@@ -36,7 +36,11 @@ impl CutBudget {
         self.spent = self.spent.saturating_add(piece_bytes.saturating_mul(piece_bytes));
         if self.spent > MAX_CUT_BYTES {
             let (found, limit) = (self.spent, MAX_CUT_BYTES);
-            return Err(TextError::TooLarge { what: "the work of cutting all tokens in bytes", found, limit });
+            return Err(TextError::TooLarge {
+                what: "the work of cutting all tokens in bytes",
+                found,
+                limit,
+            });
         }
         Ok(())
     }

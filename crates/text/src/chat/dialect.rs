@@ -11,9 +11,9 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State, Value, filters};
 
+use super::MAX_RECURSION;
 use super::clock::Clock;
 use super::{methods, python_json};
-use super::MAX_RECURSION;
 
 /// The environment of one rendering. `mark` is the character that `tojson` must not escape.
 pub(super) fn environment(clock: Clock, mark: Option<char>, fuel: u64) -> Environment<'static> {
@@ -64,7 +64,8 @@ fn int(
     let default = default.or(options.get("default")?).unwrap_or(Value::from(0));
     let base = base.or(options.get("base")?);
     options.assert_all_used()?;
-    let number = filters::int(state, value, Some(default.clone()), base, Kwargs::from_iter::<[(&str, Value); 0]>([]));
+    let number =
+        filters::int(state, value, Some(default.clone()), base, Kwargs::from_iter::<[(&str, Value); 0]>([]));
     Ok(number.unwrap_or(default))
 }
 
@@ -76,7 +77,8 @@ fn float(
 ) -> Result<Value, Error> {
     let default = default.or(options.get("default")?).unwrap_or(Value::from(0.0));
     options.assert_all_used()?;
-    let number = filters::float(state, value, Some(default.clone()), Kwargs::from_iter::<[(&str, Value); 0]>([]));
+    let number =
+        filters::float(state, value, Some(default.clone()), Kwargs::from_iter::<[(&str, Value); 0]>([]));
     Ok(number.unwrap_or(default))
 }
 
@@ -98,7 +100,9 @@ fn indent(
     let prefix = match (width.as_str(), width.as_usize()) {
         (Some(text), _) => text.to_owned(),
         (None, Some(width)) => " ".repeat(width.min(MAX_INDENT + 1)),
-        (None, None) => return Err(Error::new(ErrorKind::InvalidOperation, "indent: width must be a number or text")),
+        (None, None) => {
+            return Err(Error::new(ErrorKind::InvalidOperation, "indent: width must be a number or text"));
+        }
     };
     if prefix.chars().count() > MAX_INDENT {
         return Err(Error::new(ErrorKind::InvalidOperation, format!("indent is wider than {MAX_INDENT}")));
@@ -112,7 +116,9 @@ fn indent(
 }
 
 fn word_count(text: &str) -> usize {
-    text.split(|letter: char| !letter.is_alphanumeric() && letter != '_').filter(|word| !word.is_empty()).count()
+    text.split(|letter: char| !letter.is_alphanumeric() && letter != '_')
+        .filter(|word| !word.is_empty())
+        .count()
 }
 
 /// The message of `raise_exception`, if that is what ended the rendering.

@@ -95,10 +95,13 @@ fn check_widths(text: &str) -> Result<(), Error> {
         let numbers = spec.split(|letter: char| !letter.is_ascii_digit());
         numbers.filter_map(|number| number.parse::<f64>().ok()).any(|number| number > MAX_WIDTH as f64)
     });
-    let nested = text.split('{').skip(1).any(|field| field.ends_with(':') || field.ends_with(['<', '>', '^', '.']));
+    let nested =
+        text.split('{').skip(1).any(|field| field.ends_with(':') || field.ends_with(['<', '>', '^', '.']));
     match (wide, nested) {
         (false, false) => Ok(()),
-        (true, _) => Err(Error::new(ErrorKind::InvalidOperation, format!("format: a width is above {MAX_WIDTH}"))),
+        (true, _) => {
+            Err(Error::new(ErrorKind::InvalidOperation, format!("format: a width is above {MAX_WIDTH}")))
+        }
         (false, true) => Err(Error::new(ErrorKind::InvalidOperation, "format: a width must be a number")),
     }
 }

@@ -10,6 +10,8 @@ use minijinja::{Error, ErrorKind, Value};
 
 /// Deepest nesting written.
 const MAX_DEPTH: usize = 100;
+/// Longest text written, in bytes.
+const MAX_BYTES: usize = 1 << 22;
 /// Widest indentation of one level, in characters.
 const MAX_INDENT: usize = 64;
 
@@ -47,7 +49,8 @@ impl Layout {
         }
         let option = |name: &str| {
             let place = names.iter().position(|other| *other == name).and_then(|place| places.get(place));
-            let value = place.cloned().map_or_else(|| options.get::<Option<Value>>(name), |value| Ok(Some(value)));
+            let value =
+                place.cloned().map_or_else(|| options.get::<Option<Value>>(name), |value| Ok(Some(value)));
             Ok::<_, Error>(value?.filter(|value| !value.is_none() && !value.is_undefined()))
         };
         let indent = option("indent")?.as_ref().map(indentation).transpose()?;
@@ -75,6 +78,9 @@ impl Layout {
     fn write(&self, value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
         if depth > MAX_DEPTH {
             return Err(invalid(format!("tojson: nested deeper than {MAX_DEPTH}")));
+        }
+        if out.len() > MAX_BYTES {
+            return Err(invalid(format!("tojson: longer than {MAX_BYTES} bytes")));
         }
         let kind = value.kind();
         if let Some(text) = scalar(value)? {

@@ -6,8 +6,16 @@
 //!
 //! Knows no values.
 
+use crate::error::TextError;
+
+/// Longest tag, in bytes outside of its strings: the engine walks an expression by recursion, a step an operator.
+const MAX_TAG_BYTES: usize = 4096;
+
 /// The template in the engine's own words.
-pub(super) fn rewritten(source: &str) -> String {
+///
+/// # Errors
+/// `TooLarge` for a tag whose expression is too long.
+pub(super) fn rewritten(source: &str) -> Result<String, TextError> {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
     while let Some(start) = rest.find("{{").into_iter().chain(rest.find("{%")).chain(rest.find("{#")).min() {
@@ -18,6 +26,7 @@ pub(super) fn rewritten(source: &str) -> String {
             "{{" => end_of_tag(tag, "}}"),
             _ => end_of_tag(tag, "%}"),
         };
+        check_length(&tag[..end.unwrap_or(tag.len())])?;
         let Some(end) = end else {
             rest = tag;
             break;
@@ -27,7 +36,22 @@ pub(super) fn rewritten(source: &str) -> String {
         rest = &tag[end..];
     }
     out.push_str(rest);
-    out
+    Ok(out)
+}
+
+fn check_length(tag: &str) -> Result<(), TextError> {
+    let (mut at, mut found) = (0, 0);
+    while !tag.starts_with("{#") && at < tag.len() {
+        let rest = &tag[at..];
+        let plain = rest.find(['\'', '"']).unwrap_or(rest.len());
+        found += plain;
+        at = end_of_string(tag, at + plain).unwrap_or(tag.len());
+    }
+    if found > MAX_TAG_BYTES {
+        let what = "the length of one tag of the chat template in bytes";
+        return Err(TextError::TooLarge { what, found, limit: MAX_TAG_BYTES });
+    }
+    Ok(())
 }
 
 /// The only word of a block tag; something else for all other tags.
@@ -69,7 +93,7 @@ fn end_of_tag(text: &str, closer: &str) -> Option<usize> {
 
 /// Where the string that begins at `at` ends.
 fn end_of_string(text: &str, at: usize) -> Option<usize> {
-    let quote = text.as_bytes()[at];
+    let quote = *text.as_bytes().get(at)?;
     let mut escaped = false;
     let inside = text.bytes().enumerate().skip(at + 1);
     for (place, byte) in inside {
@@ -201,7 +225,8 @@ mod tests {
 
     #[test]
     fn only_what_the_engine_does_not_read_changes() {
-        let check = |source: &str, expected: &str| assert_eq!(rewritten(source), expected, "{source}");
+        let check =
+            |source: &str, expected: &str| assert_eq!(rewritten(source).unwrap(), expected, "{source}");
         let same = |source: &str| check(source, source);
         check("{%- generation -%}x{% endgeneration %}", "{%- if true -%}x{% endif %}");
         check("{{ '%s' % x }}", "{{ '%s'|format(x) }}");

@@ -32,7 +32,8 @@ pub(super) fn parts(
 
 /// A tokenizer.json of byte-level BPE with this split.
 pub(crate) fn byte_level(split: Split) -> serde_json::Map<String, serde_json::Value> {
-    let decoder = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
+    let decoder =
+        json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
     skeleton([
         ("normalizer", split.normalizer),
         ("pre_tokenizer", split.pre_tokenizer),

@@ -7,9 +7,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    GgufVocabulary, TokenKind, added_tokens, normalizer, position, skeleton, text_ends, with_ids,
-};
+use super::{GgufVocabulary, TokenKind, added_tokens, normalizer, position, skeleton, text_ends, with_ids};
 use crate::error::TextError;
 use crate::tokenizer::{Kind, NamedTokens, Parts, TokenId};
 
@@ -50,7 +48,8 @@ fn segmenting(vocabulary: &GgufVocabulary, unknown: TokenId, byte_fallback: bool
     let normalizers = normalizer::steps(vocabulary, single_spaces);
     let prepend = if space_prefix { "always" } else { "never" };
     // Where runs of spaces stay, a piece may hold one, so that words can't be split off one by one.
-    let words = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": prepend, "split": single_spaces});
+    let words =
+        json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": prepend, "split": single_spaces});
     skeleton([
         ("normalizer", json!({"type": "Sequence", "normalizers": normalizers})),
         ("pre_tokenizer", words),

@@ -128,7 +128,11 @@ mod tests {
         };
         check(&[0x08], 101, "a field goes on behind the end of its message");
         check(b"\x12\x07test", 102, "a field goes on behind the end of its message");
-        check(b"\x12\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01a", 111, "a field goes on behind the end of its message");
+        check(
+            b"\x12\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01a",
+            111,
+            "a field goes on behind the end of its message",
+        );
         check(&[0x0D, 1, 2], 101, "a field goes on behind the end of its message");
         check(&[0x0B], 100, "a field has no known wire type");
         check(&[0x00, 0x01], 100, "a field has no valid number");

@@ -26,7 +26,8 @@ pub(crate) fn checked(map: &[u8]) -> Result<Vec<u8>, TextError> {
     let damaged = |reason: &'static str| TextError::DamagedMap { reason };
     let (length, rest) = map.split_first_chunk().ok_or(damaged("it has no length field"))?;
     let trie_bytes = u32::from_le_bytes(*length) as usize;
-    let (trie, texts) = rest.split_at_checked(trie_bytes).ok_or(damaged("its trie is longer than the map"))?;
+    let (trie, texts) =
+        rest.split_at_checked(trie_bytes).ok_or(damaged("its trie is longer than the map"))?;
     let (units, []) = trie.as_chunks() else {
         return Err(damaged("its trie is no list of 32-bit units"));
     };

@@ -75,10 +75,7 @@ fn byte_pairs(
     builder.build().map_err(TextError::library("model"))
 }
 
-fn word_piece(
-    options: &Map<String, Value>,
-    pieces: Vec<(String, TokenId)>,
-) -> Result<WordPiece, TextError> {
+fn word_piece(options: &Map<String, Value>, pieces: Vec<(String, TokenId)>) -> Result<WordPiece, TextError> {
     let unknown = text(options, "unk_token").unwrap_or_else(|| "[UNK]".to_owned());
     if !pieces.iter().any(|(piece, _)| *piece == unknown) {
         let found = Some(Value::from(unknown));

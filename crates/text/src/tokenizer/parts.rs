@@ -61,7 +61,8 @@ fn repair_map(part: &mut Value) -> Result<(), TextError> {
 fn is_known_normalizer(part: &Value) -> bool {
     let text = |pointer: &str| part.pointer(pointer).and_then(Value::as_str);
     match kind(part) {
-        "BertNormalizer" | "NFC" | "NFD" | "NFKC" | "NFKD" | "Lowercase" | "Nmt" | "Strip" | "StripAccents" => true,
+        "BertNormalizer" | "NFC" | "NFD" | "NFKC" | "NFKD" | "Lowercase" | "Nmt" | "Strip"
+        | "StripAccents" => true,
         "Prepend" => text("/prepend").is_some_and(|text| !text.is_empty()),
         "Replace" => match (text("/pattern/String"), text("/pattern/Regex")) {
             (Some(text), None) => !text.is_empty(),
@@ -132,10 +133,14 @@ mod tests {
 
     #[test]
     fn only_expressions_that_take_a_character_are_let_through() {
-        for pattern in [" {2,}", r"\p{Zs}", r"\s+", "[\u{AD}\u{200B}]", "ab*", r"\n", r"[\u00AD\u200B-\u200D]", "ü"] {
+        for pattern in
+            [" {2,}", r"\p{Zs}", r"\s+", "[\u{AD}\u{200B}]", "ab*", r"\n", r"[\u00AD\u200B-\u200D]", "ü"]
+        {
             assert!(takes_a_character(pattern), "{pattern}");
         }
-        for pattern in ["", "a*", "a?", "(a)", "a|", "^", r"\b", "a{0,3}", "[", "[]", "[[a]]", "{2}", "a**(", "(?=a)"] {
+        for pattern in
+            ["", "a*", "a?", "(a)", "a|", "^", r"\b", "a{0,3}", "[", "[]", "[[a]]", "{2}", "a**(", "(?=a)"]
+        {
             assert!(!takes_a_character(pattern), "{pattern}");
         }
     }

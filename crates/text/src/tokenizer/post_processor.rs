@@ -23,7 +23,11 @@ pub(super) fn ends(post_processor: Option<&Value>, vocabulary_size: usize) -> Re
             Some("BertProcessing" | "RobertaProcessing") => of_pair(part)?,
             Some(_) | None => {
                 let found = first_characters(&part.to_string());
-                return Err(TextError::UnsupportedKind { part: "post-processor", found, supported: SUPPORTED });
+                return Err(TextError::UnsupportedKind {
+                    part: "post-processor",
+                    found,
+                    supported: SUPPORTED,
+                });
             }
         };
         // The next one of a sequence works on what the one before made.
@@ -72,7 +76,9 @@ fn of_template(part: &Value) -> Result<TextEnds, TextError> {
 fn of_pair(part: &Value) -> Result<TextEnds, TextError> {
     let id = |key: &str| {
         let id = part.get(key).and_then(|pair| pair.get(1)).and_then(token_id);
-        id.ok_or_else(|| TextError::wrong_key(format!("post_processor.{key}"), part.get(key), "a token and its id"))
+        id.ok_or_else(|| {
+            TextError::wrong_key(format!("post_processor.{key}"), part.get(key), "a token and its id")
+        })
     };
     Ok(TextEnds { prefix: vec![id("cls")?], suffix: vec![id("sep")?] })
 }
@@ -112,16 +118,35 @@ mod tests {
             assert!(error.starts_with(message), "{error}");
         };
         let text = json!({"Sequence": {"id": "A"}});
-        let template = |single: Value| json!({"type": "TemplateProcessing", "single": single, "special_tokens": {}});
-        check(template(json!([text, text])), "`post_processor.single` is `a list of 2`, expected special tokens");
-        check(template(json!([])), "`post_processor.single` is `a list of 0`, expected special tokens around one");
-        check(template(json!([{"Sequence": {"id": "B"}}])), "`post_processor.single` is `an object of 1`, expected");
-        check(template(json!([{"SpecialToken": {"id": "x"}}, text])), "`post_processor.single` is `an object of 1`");
-        check(json!({"type": "RobertaProcessing", "sep": ["a", 1]}), "`post_processor.cls` is `nothing`, expected a token");
+        let template =
+            |single: Value| json!({"type": "TemplateProcessing", "single": single, "special_tokens": {}});
+        check(
+            template(json!([text, text])),
+            "`post_processor.single` is `a list of 2`, expected special tokens",
+        );
+        check(
+            template(json!([])),
+            "`post_processor.single` is `a list of 0`, expected special tokens around one",
+        );
+        check(
+            template(json!([{"Sequence": {"id": "B"}}])),
+            "`post_processor.single` is `an object of 1`, expected",
+        );
+        check(
+            template(json!([{"SpecialToken": {"id": "x"}}, text])),
+            "`post_processor.single` is `an object of 1`",
+        );
+        check(
+            json!({"type": "RobertaProcessing", "sep": ["a", 1]}),
+            "`post_processor.cls` is `nothing`, expected a token",
+        );
         check(
             json!({"type": "BertProcessing", "sep": ["a", 1], "cls": ["b", 10]}),
             "`post_processor` is 10, but the vocabulary has 10 tokens",
         );
-        check(json!({"type": "Other"}), "post-processor `{\"type\":\"Other\"}` is not supported; supported: ByteLevel,");
+        check(
+            json!({"type": "Other"}),
+            "post-processor `{\"type\":\"Other\"}` is not supported; supported: ByteLevel,",
+        );
     }
 }

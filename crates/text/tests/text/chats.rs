@@ -314,7 +314,8 @@ fn a_gguf_files_templates_are_told_apart() {
 fn fields_that_are_null_are_not_printed() {
     let tokenizer = tokenizer("smollm");
     let source = "[{{ messages[0].content }}{{ messages[0].tool_calls }}{{ messages[0].name is defined }}]";
-    let message = Message::from_json(json!({"role": "user", "content": null, "tool_calls": null, "name": null}));
+    let message =
+        Message::from_json(json!({"role": "user", "content": null, "tool_calls": null, "name": null}));
     let template = ChatTemplate::new(source, &tokenizer).unwrap();
     let rendered = template.render(&[message.unwrap()], &[], &RenderOptions::default()).unwrap();
     assert_eq!(rendered.text, "[False]");

@@ -118,7 +118,11 @@ fn the_preamble_holds_tools_and_system_or_is_not_known() {
     let tokenizer = tokenizer("smollm");
     let tool = json!({"type": "function", "function": {"name": "look_up"}});
     let preamble = |source: &str, system: bool, tools: &[Value]| {
-        let mut chat = vec![Message::new("user", "question"), Message::new("assistant", "answer"), Message::new("user", "why")];
+        let mut chat = vec![
+            Message::new("user", "question"),
+            Message::new("assistant", "answer"),
+            Message::new("user", "why"),
+        ];
         if system {
             chat.insert(0, Message::new("system", "rules"));
         }
@@ -127,7 +131,11 @@ fn the_preamble_holds_tools_and_system_or_is_not_known() {
         found.map(|boundary| rendered.text[..boundary.byte].to_owned())
     };
     assert_eq!(preamble(CHATML, true, &[]).as_deref(), Some("<|im_start|>system\nrules<|im_end|>\n"));
-    assert_eq!(preamble(CHATML, false, &[]).as_deref(), Some("<|im_start|>user\n"), "what all chats begin with");
+    assert_eq!(
+        preamble(CHATML, false, &[]).as_deref(),
+        Some("<|im_start|>user\n"),
+        "what all chats begin with"
+    );
     assert_eq!(preamble(CHATML, true, std::slice::from_ref(&tool)), None, "this template prints no tools");
     let first_user = "{% if messages[0].role == 'system' %}{% set rules = messages[0].content + '|' %}{% set messages = messages[1:] %}\
                       {% endif %}{% for m in messages %}<{{ m.role }}>{{ rules if loop.first }}{{ m.content }}{% endfor %}";
@@ -142,10 +150,20 @@ fn the_preamble_holds_tools_and_system_or_is_not_known() {
 
 #[test]
 fn boundaries_among_ids_are_those_of_the_text_alone() {
-    for (name, source) in [("smollm", CHATML), ("llama", "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }} {{ eos_token }}{% endfor %}")] {
+    for (name, source) in [
+        ("smollm", CHATML),
+        (
+            "llama",
+            "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }} {{ eos_token }}{% endfor %}",
+        ),
+    ] {
         let tokenizer = tokenizer(name);
         for said in ["Hi!", "", " 日本 🦀", "ends <|im_end|> or </s> not", "\n\n x"] {
-            let chat = [Message::new("system", "Be brief."), Message::new("user", said), Message::new("assistant", said)];
+            let chat = [
+                Message::new("system", "Be brief."),
+                Message::new("user", said),
+                Message::new("assistant", said),
+            ];
             let rendered = rendered(source, &tokenizer, &chat, &[]);
             let encoded = tokenizer.encode_chat_with_boundaries(&rendered).unwrap();
             assert_eq!(encoded.ids, tokenizer.encode_chat(&rendered).unwrap(), "{name} {said:?}");
@@ -156,8 +174,13 @@ fn boundaries_among_ids_are_those_of_the_text_alone() {
                     let alone = tokenizer.encode(&rendered.text[..boundary.byte], Specials::Parse).unwrap();
                     assert_eq!(encoded.ids[..tokens.tokens], alone, "{name} {said:?} {boundary:?}");
                 }
-                let part = tokenizer.decode(&encoded.ids[..tokens.tokens], gannet_text::decode::SpecialTokens::Show);
-                assert_eq!(part.replace(' ', ""), rendered.text[..boundary.byte].replace(' ', ""), "{name} {said:?}");
+                let part =
+                    tokenizer.decode(&encoded.ids[..tokens.tokens], gannet_text::decode::SpecialTokens::Show);
+                assert_eq!(
+                    part.replace(' ', ""),
+                    rendered.text[..boundary.byte].replace(' ', ""),
+                    "{name} {said:?}"
+                );
             }
         }
     }
@@ -185,7 +208,6 @@ fn long_chats_get_the_boundaries_of_their_last_messages() {
     let chat: Vec<Message> = (0..100).map(|number| Message::new("user", &number.to_string())).collect();
     let rendered = rendered(CHATML, &tokenizer, &chat, &[]);
     let messages: Vec<Part> = rendered.boundaries.iter().map(|boundary| boundary.part).collect();
-    let expected: Vec<Part> =
-        [Part::Preamble].into_iter().chain((71..100).map(Part::Message)).collect();
+    let expected: Vec<Part> = [Part::Preamble].into_iter().chain((71..100).map(Part::Message)).collect();
     assert_eq!(messages, expected);
 }

@@ -41,7 +41,10 @@ pub(crate) fn gguf_vocabulary(gguf: &Value) -> GgufVocabulary {
         add_separator: gguf["add_separator"].as_bool(),
         add_space_prefix: gguf["add_space_prefix"].as_bool(),
         remove_extra_whitespaces: gguf["remove_extra_whitespaces"].as_bool(),
-        precompiled_charsmap: list("precompiled_charsmap").iter().map(|byte| byte.as_u64().unwrap() as u8).collect(),
+        precompiled_charsmap: list("precompiled_charsmap")
+            .iter()
+            .map(|byte| byte.as_u64().unwrap() as u8)
+            .collect(),
         lowercase: gguf["lowercase"].as_bool(),
         strip_accents: gguf["strip_accents"].as_bool(),
     }

@@ -92,10 +92,8 @@ fn unigram_segmentations_are_those_of_the_reference() {
 #[test]
 fn a_sentencepiece_model_with_merges_is_read_as_sentencepiece_reads_it() {
     let fixture = fixture::read("kinds/bpe-mapped");
-    let file = Tokenizer::from_sentencepiece(
-        &fixture::bytes("kinds/bpe-mapped.model"),
-        &TokenizerConfig::default(),
-    );
+    let file =
+        Tokenizer::from_sentencepiece(&fixture::bytes("kinds/bpe-mapped.model"), &TokenizerConfig::default());
     for (label, tokenizer) in [("gguf", of_gguf(&fixture["gguf"])), ("model", file)] {
         let tokenizer = tokenizer.unwrap();
         for case in list(&fixture["sentencepiece"]) {
@@ -161,7 +159,10 @@ fn tiktoken_files_give_their_ranks_as_ids() {
     assert_eq!(tokenizer.id_of("<|extra_204|>"), Some(first + 207));
     assert_eq!(tokenizer.vocabulary_size(), merged.len() + 208);
     let refusal = |class: &str, lines: &str| read(class, lines).unwrap_err().to_string();
-    assert!(refusal("CodeTokenizer", &lines).starts_with("tokenizer_class of a tiktoken file `CodeTokenizer` is not"));
+    assert!(
+        refusal("CodeTokenizer", &lines)
+            .starts_with("tokenizer_class of a tiktoken file `CodeTokenizer` is not")
+    );
     let third = lines.replacen("\n", "\n\n!!! 7\n", 1);
     let expected = "line 3 of the tiktoken file is `!!! 7`, expected a token in base64, a space and its rank";
     assert_eq!(refusal("QWenTokenizer", &third), expected);
@@ -175,8 +176,7 @@ fn tiktoken_files_give_their_ranks_as_ids() {
 /// RFC 4648 by hand, for the test's own file.
 pub(crate) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let bits: Vec<u8> =
-        bytes.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1)).collect();
+    let bits: Vec<u8> = bytes.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1)).collect();
     let digits = bits.chunks(6).map(|six| {
         let value = (0..6).fold(0, |value, at| value << 1 | usize::from(six.get(at).copied().unwrap_or(0)));
         char::from(DIGITS[value])

@@ -47,12 +47,26 @@ fn compare(tokenizer: &Tokenizer, name: &str, label: &str) {
 fn converted(json: &Value) -> GgufVocabulary {
     let model = &json["model"];
     let pieces = match &model["vocab"] {
-        Value::Array(list) => list.iter().map(|entry| entry[0].as_str().unwrap()).zip(0..).collect::<Vec<_>>(),
-        object => object.as_object().unwrap().iter().map(|(text, id)| (text.as_str(), id.as_u64().unwrap())).collect(),
+        Value::Array(list) => {
+            list.iter().map(|entry| entry[0].as_str().unwrap()).zip(0..).collect::<Vec<_>>()
+        }
+        model @ (Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
+            model
+                .as_object()
+                .unwrap()
+                .iter()
+                .map(|(text, id)| (text.as_str(), id.as_u64().unwrap()))
+                .collect()
+        }
     };
     let added = list(&json["added_tokens"]);
     let added_id = |token: &Value| token["id"].as_u64().unwrap();
-    let size = pieces.iter().map(|(_, id)| id + 1).chain(added.iter().map(|token| added_id(token) + 1)).max().unwrap();
+    let size = pieces
+        .iter()
+        .map(|(_, id)| id + 1)
+        .chain(added.iter().map(|token| added_id(token) + 1))
+        .max()
+        .unwrap();
     let mut tokens: Vec<String> = (0..size).map(|id| format!("[PAD{id}]")).collect();
     let mut token_types = vec![5; size as usize];
     for (text, id) in pieces {
@@ -65,7 +79,9 @@ fn converted(json: &Value) -> GgufVocabulary {
     }
     let merges = model["merges"].as_array().into_iter().flatten().map(|merge| match merge {
         Value::String(merge) => merge.clone(),
-        pair => format!("{} {}", pair[0].as_str().unwrap(), pair[1].as_str().unwrap()),
+        pair @ (Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) => {
+            format!("{} {}", pair[0].as_str().unwrap(), pair[1].as_str().unwrap())
+        }
     });
     GgufVocabulary { tokens, token_types, merges: merges.collect(), ..GgufVocabulary::default() }
 }
@@ -195,7 +211,10 @@ fn ranks_of_tekken() {
     let vocabulary = GgufVocabulary {
         model: "gpt2".to_owned(),
         pre: Some("tekken".to_owned()),
-        tokens: tokens.iter().map(|token| token.iter().map(|byte| letters[*byte as usize]).collect()).collect(),
+        tokens: tokens
+            .iter()
+            .map(|token| token.iter().map(|byte| letters[*byte as usize]).collect())
+            .collect(),
         token_types: vec![1; size],
         merges: merges(&tokens, &letters),
         add_bos: Some(false),

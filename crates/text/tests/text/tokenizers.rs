@@ -244,6 +244,18 @@ fn tokenizer_files_that_contradict_themselves_are_refused() {
         &|file| file["added_tokens"][3]["id"] = json!(5000),
         "added token `<tool_call>` declares id 5000, but it gets id 700: ids must be dense",
     );
+}
+
+#[test]
+fn parts_that_are_not_known_to_be_safe_are_refused_by_name() {
+    let sound = fixture::read("smollm")["tokenizer_json"].take();
+    let refusal = |change: &dyn Fn(&mut Value)| {
+        let mut file = sound.clone();
+        change(&mut file);
+        let file = serde_json::to_vec(&file).unwrap();
+        Tokenizer::from_json(&file, &TokenizerConfig::default()).unwrap_err().to_string()
+    };
+    let check = |change: &dyn Fn(&mut Value), message: &str| assert_eq!(refusal(change), message);
     check(
         &|file| file["decoder"] = json!({"type": "CTC"}),
         "decoder `{\"type\":\"CTC\"}` is not supported; supported: ByteLevel, Metaspace, WordPiece, and \
