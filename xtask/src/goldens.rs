@@ -10,10 +10,12 @@ use anyhow::{Context, Result};
 use crate::{models, process};
 
 /// The scripts in the order they run; the last one reads the real models.
-const SCRIPTS: [&str; 8] = [
+const SCRIPTS: [&str; 10] = [
     "formats.py",
     "packed.py",
     "text.py",
+    "tokenizer_kinds.py",
+    "templates.py",
     "make.py",
     "ropes.py",
     "drafters.py",

@@ -41,7 +41,9 @@ enum Command {
     /// Run what takes too long for every change: the whole exactness matrix, the long random runs
     Soak,
     /// Write a checkpoint of a known model's shape with random weights
-    #[command(after_help = "Example: cargo xtask checkpoint qwen3-0.6b --format q4_k_m target/qwen3-0.6b.gguf")]
+    #[command(
+        after_help = "Example: cargo xtask checkpoint qwen3-0.6b --format q4_k_m target/qwen3-0.6b.gguf"
+    )]
     Checkpoint(checkpoint::Arguments),
     /// Make the golden files again with the pinned Python packages
     Goldens,
@@ -65,7 +67,7 @@ fn run(command: Command) -> Result<()> {
         Command::Demo(arguments) => demo::run(&root, &arguments),
         Command::Models => models::fetch_all(&root),
         Command::Soak => soak::run(&root),
-        Command::Checkpoint(arguments) => checkpoint::run(&arguments),
+        Command::Checkpoint(arguments) => checkpoint::run(&root, &arguments),
         Command::Goldens => goldens::run(&root),
     }
 }

@@ -87,7 +87,7 @@ pub(crate) fn fetch_all(root: &Path) -> Result<()> {
 pub(crate) fn fetch(root: &Path, model: &Model) -> Result<PathBuf> {
     let folder = root.join("models");
     let path = folder.join(model.file);
-    if fs::metadata(&path).is_ok_and(|facts| facts.is_file() && facts.len() == model.bytes) {
+    if is_there(root, model) {
         return Ok(path);
     }
     let workshop = folder.join(format!(".fetch-{}", std::process::id()));
@@ -99,6 +99,17 @@ pub(crate) fn fetch(root: &Path, model: &Model) -> Result<PathBuf> {
     result?;
     cleaned.with_context(|| format!("cannot remove `{}`", workshop.display()))?;
     Ok(path)
+}
+
+/// Whether a file of the model's size is there.
+pub(crate) fn is_there(root: &Path, model: &Model) -> bool {
+    let path = root.join("models").join(model.file);
+    fs::metadata(path).is_ok_and(|facts| facts.is_file() && facts.len() == model.bytes)
+}
+
+/// Whether Python packages can be fetched.
+pub(crate) fn has_pip() -> bool {
+    pip().is_ok()
 }
 
 /// Downloads, unpacks and joins the parts of a model in `workshop`, and checks the sum of the whole.

@@ -63,10 +63,6 @@ pub(crate) struct ContextArguments {
 
 impl ContextArguments {
     pub(crate) fn load_options(&self) -> LoadOptions {
-        LoadOptions {
-            context: self.context,
-            rope_scaling: self.rope_scaling,
-            ..LoadOptions::default()
-        }
+        LoadOptions { context: self.context, rope_scaling: self.rope_scaling, ..LoadOptions::default() }
     }
 }

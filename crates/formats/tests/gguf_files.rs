@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use gannet_formats::gguf::{Array, GgufWriter, Metadata, Strings, Value, ValueType};
+use gannet_formats::gguf::{Array, GgufLayout, GgufWriter, Metadata, Strings, Value, ValueType};
 use gannet_formats::{Checkpoint, FormatError, Source};
 use gannet_tensor::Format;
 use proptest::prelude::*;
@@ -386,4 +386,52 @@ fn the_writer_refuses_what_the_reader_would() {
     }
     writer.push_entry("general.alignment", 24u32).unwrap();
     check(writer.write(Vec::new()), "alignment (general.alignment) is 24, expected a power of two");
+}
+
+/// Two tensors around one without elements.
+fn small_layout() -> GgufLayout {
+    let mut layout = GgufLayout::new(Path::new("small.gguf"));
+    layout.push_entry("toy.width", 32u32).unwrap();
+    layout.declare_tensor("a", Format::Q8_0, &[2, 32]).unwrap();
+    layout.declare_tensor("none", Format::F32, &[0]).unwrap();
+    layout.declare_tensor("b", Format::F32, &[8]).unwrap();
+    layout
+}
+
+#[test]
+fn a_file_that_is_written_in_pieces_is_the_file_that_is_written_at_once() {
+    let mut writer = GgufWriter::new(Path::new("small.gguf"));
+    writer.push_entry("toy.width", 32u32).unwrap();
+    writer.push_tensor("a", Format::Q8_0, &[2, 32], &[1; 68]).unwrap();
+    writer.push_tensor("none", Format::F32, &[0], &[]).unwrap();
+    writer.push_tensor("b", Format::F32, &[8], &[2; 32]).unwrap();
+    let mut whole = Vec::new();
+    writer.write(&mut whole).unwrap();
+    for piece_bytes in [1, 5, 34, 68] {
+        let mut bytes = Vec::new();
+        let layout = small_layout();
+        let mut stream = layout.begin(&mut bytes).unwrap();
+        for piece in [1; 68].chunks(piece_bytes).chain([2; 32].chunks(piece_bytes)) {
+            stream.write(piece).unwrap();
+        }
+        stream.finish().unwrap();
+        assert_eq!(bytes, whole, "pieces of {piece_bytes} bytes");
+    }
+}
+
+#[test]
+fn a_stream_takes_exactly_the_bytes_of_its_tensors() {
+    let check = |pieces: &[usize], expect: &str| {
+        let layout = small_layout();
+        let mut stream = layout.begin(Vec::new()).unwrap();
+        let written = pieces.iter().try_for_each(|&bytes| stream.write(&[0; 100][..bytes]));
+        let error = written.and_then(|()| stream.finish()).unwrap_err().to_string();
+        assert_eq!(error, format!("`small.gguf`: tensor {expect} for its shape"), "{pieces:?}");
+    };
+    check(&[69], "`a` has 69 bytes, expected 68");
+    check(&[60, 9], "`a` has 69 bytes, expected 68");
+    check(&[67], "`a` has 67 bytes, expected 68");
+    check(&[68, 31], "`b` has 31 bytes, expected 32");
+    check(&[68], "`b` has 0 bytes, expected 32");
+    check(&[68, 32, 4], "`b` has 36 bytes, expected 32");
 }

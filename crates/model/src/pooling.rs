@@ -105,8 +105,11 @@ fn kind(keys: &Keys<'_>) -> Result<PoolKind, ModelError> {
     }
 }
 
-/// The JSON object of a module, where the file is there, and the file's name for errors.
-fn module_config(path: &Path) -> Result<Option<(String, Map<String, Value>)>, ModelError> {
+/// A module's description, and its file for errors.
+type ModuleConfig = (String, Map<String, Value>);
+
+/// The JSON object of a module, where the file is there.
+fn module_config(path: &Path) -> Result<Option<ModuleConfig>, ModelError> {
     let file = path.display().to_string();
     let Ok(open) = fs::File::open(path) else { return Ok(None) };
     let mut text = String::new();

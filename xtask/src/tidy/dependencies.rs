@@ -61,7 +61,9 @@ pub(super) fn lists(root: &Path) -> Result<Lists> {
 pub(super) fn check(metadata: &Metadata, lists: &Lists) -> Vec<Finding> {
     let compiled = metadata.compiled_for(BINARY);
     let mut found = count(compiled.len());
-    found.extend(compiled.iter().flat_map(|package| banned(package, &metadata.needs(package), &lists.bans.deny)));
+    found.extend(
+        compiled.iter().flat_map(|package| banned(package, &metadata.needs(package), &lists.bans.deny)),
+    );
     found.extend(duplicates(&compiled, &lists.bans.skip));
     found.extend(compiled.iter().flat_map(|package| licence(package, &lists.licenses.allow)));
     found
@@ -80,7 +82,9 @@ fn count(crates: usize) -> Vec<Finding> {
 
 /// Crates that build C code or look for it on the machine, by what they are compiled with.
 fn banned(package: &Package, needs: &[&Package], bans: &[Ban]) -> Vec<Finding> {
-    let is_broken = |ban: &&Ban| needs.iter().any(|other| other.name == ban.name) && !ban.wrappers.contains(&package.name);
+    let is_broken = |ban: &&Ban| {
+        needs.iter().any(|other| other.name == ban.name) && !ban.wrappers.contains(&package.name)
+    };
     let message = |ban: &Ban| format!("depends on `{}`, which builds code that is not Rust", ban.name);
     bans.iter().filter(is_broken).map(|ban| Finding::new("c-code", &package.name, message(ban))).collect()
 }

@@ -41,7 +41,7 @@ impl StepBudget {
             Some(rate) => (rate * time.as_secs_f64()) as usize,
             None => self.most / 4,
         };
-        rows.clamp(ROWS_MIN, self.most).max(decoding).min(self.most)
+        rows.max(ROWS_MIN).max(decoding).min(self.most)
     }
 
     /// A step of so many rows took so long.
@@ -75,6 +75,7 @@ mod tests {
         assert_eq!((budget.rows(1), budget.rows(40)), (16, 40));
         budget.measured(1_000_000, Duration::from_millis(1));
         assert_eq!(budget.rows(1), 512);
+        assert_eq!(StepBudget::new(None, 4).rows(0), 4);
         assert_eq!(StepBudget::new(Some(64), 512).rows(100), 100);
         assert_eq!(StepBudget::new(Some(1000), 512).rows(0), 512);
     }

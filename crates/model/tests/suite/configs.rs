@@ -92,6 +92,8 @@ fn gguf_twins_have_the_config_of_their_folders() {
         ("olmo2", "olmo2-f16.gguf"),
         ("glm4", "glm4-bf16.gguf"),
         ("gpt-oss", "gpt-oss-bf16.gguf"),
+        ("embedding-last", "embedding-last-bf16.gguf"),
+        ("embedding-mean", "embedding-mean-bf16.gguf"),
     ];
     for (folder, twin) in pairs {
         let config =
@@ -214,4 +216,30 @@ fn end_of_text_ids_come_from_every_file_that_has_some() {
     ];
     let tokens = from_gguf("llama", &ids).unwrap().tokens;
     assert_eq!((tokens.bos, tokens.eos), (Some(TokenId(3)), vec![TokenId(4), TokenId(5)]));
+}
+
+#[test]
+fn what_a_text_model_is_run_without_is_counted_by_what_it_belongs_to() {
+    let checkpoint = Checkpoint::open(&goldens::folder().join("qwen3_5-nested")).unwrap();
+    let model = recognise(&checkpoint).unwrap();
+    let passed_over = model.weights(&checkpoint).unwrap().passed_over();
+    let counts: Vec<(&str, usize)> = passed_over.iter().map(|over| (over.part, over.tensors)).collect();
+    assert_eq!(counts, [("images and other modalities", 2), ("a head that predicts further tokens", 15)]);
+    let drafter = model.drafter.unwrap();
+    assert_eq!((drafter.kind.name(), drafter.config.layers.len()), ("mtp", 1));
+}
+
+#[test]
+fn a_scaling_that_is_asked_for_stretches_the_context_limit() {
+    let mut model = from_config(&llama());
+    assert_eq!(model.context_limit(), 2048);
+    model.scale_rope(&"yarn:4".parse().unwrap()).unwrap();
+    assert_eq!((model.context_limit(), model.config.context_length), (8192, 2048));
+    let scaling = json!({ "rope_scaling": { "rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4 } });
+    let mut model = from_config(&with(llama(), scaling));
+    let error = model.scale_rope(&"yarn:4".parse().unwrap()).unwrap_err().to_string();
+    assert!(
+        error.contains("`yarn:4` was asked for: the model's rope has a scaling of its own, `llama3`"),
+        "{error}"
+    );
 }

@@ -6,7 +6,7 @@ use gannet_ops::{KvFormat, Rollback, print};
 use gannet_testing::goldens;
 
 /// One of each family, and those whose programs differ: biases, windows, an untied head, a soft cap, dense layers.
-const MODELS: [&str; 25] = [
+const MODELS: [&str; 27] = [
     "llama",
     "llama-bias",
     "mistral",
@@ -32,6 +32,8 @@ const MODELS: [&str; 25] = [
     "olmo2",
     "glm4",
     "gpt-oss",
+    "embedding-last",
+    "embedding-mean",
 ];
 
 #[test]

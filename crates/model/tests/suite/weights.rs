@@ -65,6 +65,8 @@ fn twins_without_loss_hold_the_same_weights() {
         ("olmo2", "olmo2-f16.gguf"),
         ("glm4", "glm4-bf16.gguf"),
         ("gpt-oss", "gpt-oss-bf16.gguf"),
+        ("embedding-last", "embedding-last-bf16.gguf"),
+        ("embedding-mean", "embedding-mean-bf16.gguf"),
     ];
     for (folder, twin) in pairs {
         let open = |name| Checkpoint::open(&goldens::folder().join(name)).unwrap();

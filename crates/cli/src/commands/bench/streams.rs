@@ -280,7 +280,8 @@ mod tests {
 
     #[test]
     fn streams_draw_what_the_engine_draws_each_time_that_they_go_back() {
-        for model in ["llama", "gemma3"] {
+        // Whole sequences, windows, and recurrent state beside pages.
+        for model in ["llama", "gemma3", "qwen3_5"] {
             let mut streams = Streams::new(load(model, 3), 3);
             let (count, depth, steps) = (3, 130, 5);
             streams.prepare(count, depth).unwrap();

@@ -28,7 +28,7 @@ pub(crate) struct Facts {
     width: usize,
     layers: usize,
     windows: Vec<WindowFacts>,
-    /// The first layer in words.
+    /// The layers in words, each kind once.
     layer: String,
     ropes: Vec<String>,
     vocabulary: usize,
@@ -82,7 +82,7 @@ impl Facts {
             width: config.width,
             layers: config.layers.len(),
             windows: windows(&config.layers),
-            layer: config.layers.first().map_or(String::new(), layer_text),
+            layer: layers_text(&config.layers),
             ropes: config.ropes.iter().map(|rope| rope::describe(rope, context)).collect(),
             vocabulary: config.vocabulary,
             tied_head: config.tied_head,
@@ -104,7 +104,7 @@ impl Facts {
             entry("parameters", &format!("{parameters} ({})", self.parameters)),
             entry("weights", &self.weights_text()),
             entry("context", &format!("{} tokens", self.context_length)),
-            entry("layers", &format!("{} of width {}, each with {}", self.layers, self.width, self.layer)),
+            entry("layers", &format!("{} of width {}, {}", self.layers, self.width, self.layer)),
         ];
         lines.extend(self.windows_text().map(|text| entry("windows", &text)));
         lines.extend(self.ropes.iter().map(|rope| entry("rope", rope)));
@@ -208,6 +208,23 @@ fn windows(layers: &[LayerConfig]) -> Vec<WindowFacts> {
         }
     }
     windows
+}
+
+/// Every kind of layer, in the order in which the first of each comes.
+fn layers_text(layers: &[LayerConfig]) -> String {
+    let mut kinds: Vec<(String, usize)> = Vec::new();
+    for text in layers.iter().map(layer_text) {
+        match kinds.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, count)) => *count += 1,
+            None => kinds.push((text, 1)),
+        }
+    }
+    match &kinds[..] {
+        [(text, _)] => format!("each with {text}"),
+        kinds => {
+            kinds.iter().map(|(text, count)| format!("{count} with {text}")).collect::<Vec<_>>().join("; ")
+        }
+    }
 }
 
 fn layer_text(layer: &LayerConfig) -> String {

@@ -1,5 +1,6 @@
 //! `gannet inspect`: what a model is, what it needs and what it does, without reading its weights.
 
+mod drafter;
 mod facts;
 mod listing;
 mod memory;
@@ -12,6 +13,7 @@ use crate::model_reference::ModelReference;
 use crate::output;
 use crate::quantity;
 use clap::Args;
+use drafter::{DrafterFacts, DrafterInspection};
 use facts::Facts;
 use gannet_formats::Checkpoint;
 use gannet_loader::Opened;
@@ -20,6 +22,7 @@ use gannet_ops::Rollback;
 use memory::MemoryFacts;
 use program::ProgramFacts;
 use serde::Serialize;
+use std::path::Path;
 
 const HELP: &str = "\
 Examples:
@@ -53,6 +56,8 @@ struct Inspection {
     #[serde(flatten)]
     facts: Facts,
     memory: MemoryFacts,
+    /// The head beside the model that drafts; null where there is none.
+    drafter: Option<DrafterFacts>,
     warnings: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tensors: Option<Vec<listing::TensorFacts>>,
@@ -62,12 +67,23 @@ struct Inspection {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &InspectArguments) -> Result<(), Failure> {
-    let inspection = inspect(arguments)?;
+    let path = arguments.reference.locate()?;
+    if let Some(drafter) = drafter(&path)? {
+        return if arguments.json { output::show_json(&drafter) } else { output::show(&drafter.text()) };
+    }
+    let inspection = inspect(&path, arguments)?;
     if arguments.json { output::show_json(&inspection) } else { output::show(&inspection.text()) }
 }
 
-fn inspect(arguments: &InspectArguments) -> Result<Inspection, Failure> {
-    let Opened { checkpoint, mut model, text } = gannet_loader::open(&arguments.reference.locate()?)?;
+/// The drafter that a checkpoint is instead of a model.
+fn drafter(path: &Path) -> Result<Option<DrafterInspection>, Failure> {
+    let checkpoint = Checkpoint::open(path)?;
+    let drafter = gannet_model::recognise_drafter(&checkpoint)?;
+    Ok(drafter.map(|drafter| DrafterInspection::new(&checkpoint, &drafter)))
+}
+
+fn inspect(path: &Path, arguments: &InspectArguments) -> Result<Inspection, Failure> {
+    let Opened { checkpoint, mut model, text } = gannet_loader::open(path)?;
     if let Some(scaling) = &arguments.context.rope_scaling {
         model.scale_rope(scaling)?;
     }
@@ -82,6 +98,7 @@ fn inspect(arguments: &InspectArguments) -> Result<Inspection, Failure> {
     warnings.extend(memory.warning());
     Ok(Inspection {
         facts: Facts::new(&checkpoint, &model, &text, memory.context),
+        drafter: model.drafter.as_ref().map(DrafterFacts::new),
         warnings,
         memory,
         tensors: arguments.tensors.then(|| listing::tensors(&checkpoint)),
@@ -116,6 +133,7 @@ fn warnings(model: &Model, checkpoint: &Checkpoint) -> Vec<String> {
 impl Inspection {
     fn text(&self) -> String {
         let mut lines = self.facts.lines();
+        lines.extend(self.drafter.iter().map(|drafter| quantity::entry("drafter", &drafter.text())));
         lines.extend(self.memory.lines());
         lines.extend(self.warnings.iter().map(|warning| quantity::entry("warning", warning)));
         if let Some(tensors) = &self.tensors {

@@ -7,6 +7,8 @@ use gannet_loader::Opened;
 use gannet_ops::TokenId;
 use gannet_text::text::Text;
 
+/// The kind of vocabulary that splits text by a rule; the key means nothing to others.
+const BYTE_LEVEL: &str = "gpt2";
 /// The splitting rule that files name when their converter didn't know the tokenizer.
 const UNKNOWN_RULE: &str = "default";
 /// A vocabulary that fills less of the embedding than this share is probably another model's.
@@ -36,8 +38,11 @@ fn size(opened: &Opened, text: &Text) -> Check {
 /// The rule by which a byte-level vocabulary splits text, which GGUF files name.
 fn splitting(opened: &Opened) -> Option<Check> {
     let Source::Gguf(metadata) = &opened.checkpoint.source else { return None };
-    let named = metadata.opt_str("tokenizer.ggml.pre").ok().flatten()?;
-    Some(match named {
+    let text = |key: &str| metadata.opt_str(key).ok().flatten();
+    if text("tokenizer.ggml.model") != Some(BYTE_LEVEL) {
+        return None;
+    }
+    Some(match text("tokenizer.ggml.pre")? {
         UNKNOWN_RULE => Check::note(
             "splitting rule",
             "`default`: the converter didn't know this tokenizer, so that numbers and words may be split wrongly; look \

@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use gannet_tensor::Format;
 
 use super::blocks::has_blocks;
+use super::shapes::Shape;
 use super::weights::Weight;
 
 /// What a checkpoint's weights are in.
@@ -13,31 +14,28 @@ use super::weights::Weight;
 pub(super) struct Mixture {
     pub name: &'static str,
     base: Format,
-    /// What some weights get instead.
-    better: Option<Better>,
+    better: Better,
 }
 
-/// The better formats of a mixture.
+/// Which of the values' and of the down projections are in a better format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Better {
-    /// Queries, keys and values in one matrix.
-    fused: Format,
-    /// Half of the values' and of the down projections.
-    some: Format,
+enum Better {
+    Nothing,
+    /// Those of half the layers.
+    Half(Format),
+    /// The down projections of the first layers; the values where so many heads share them that they are small.
+    First(Format),
 }
 
-const MIXED: [Mixture; 2] = [
-    Mixture {
-        name: "q4_k_m",
-        base: Format::Q4K,
-        better: Some(Better { fused: Format::Q5K, some: Format::Q6K }),
-    },
-    Mixture {
-        name: "q5_k_m",
-        base: Format::Q5K,
-        better: Some(Better { fused: Format::Q6K, some: Format::Q6K }),
-    },
+const MIXED: [Mixture; 4] = [
+    Mixture { name: "q4_k_m", base: Format::Q4K, better: Better::Half(Format::Q6K) },
+    Mixture { name: "q5_k_m", base: Format::Q5K, better: Better::Half(Format::Q6K) },
+    Mixture { name: "iq4_xs", base: Format::Iq4Xs, better: Better::First(Format::Q5K) },
+    Mixture { name: "iq4_nl", base: Format::Iq4Nl, better: Better::First(Format::Q5K) },
 ];
+
+/// Heads that share values from which on the values of the `iq4` formats get more bits.
+const SHARING_HEADS: usize = 4;
 
 /// The numbers of `general.file_type`, by name. Source: `enum llama_ftype` of llama.cpp.
 const FILE_TYPES: [(&str, u32); 27] = [
@@ -74,10 +72,13 @@ impl Mixture {
     /// The mixture of this name, or that of one format.
     pub(super) fn parse(name: &str) -> Result<Self, String> {
         let plain = Format::ALL.into_iter().filter(|format| is_plain(*format) || has_blocks(*format));
-        let plain = plain.map(|base| Self { name: base.name(), base, better: None });
+        let plain = plain.map(|base| Self { name: base.name(), base, better: Better::Nothing });
+        let plain = plain.filter(|plain| MIXED.iter().all(|mixed| mixed.name != plain.name));
         let known: Vec<Self> = plain.chain(MIXED).collect();
         let found = known.iter().find(|mixture| mixture.name == name).copied();
-        found.ok_or_else(|| format!("known are {}", known.iter().map(|mixture| mixture.name).collect::<Vec<_>>().join(", ")))
+        found.ok_or_else(|| {
+            format!("known are {}", known.iter().map(|mixture| mixture.name).collect::<Vec<_>>().join(", "))
+        })
     }
 
     /// The one float format that all weights are in.
@@ -97,24 +98,22 @@ impl Mixture {
         !is_plain(self.base)
     }
 
-    /// The format of each weight of a GGUF file with so many layers.
-    pub(super) fn formats(&self, weights: &[Weight], layers: usize) -> Vec<Format> {
+    /// The format of each weight of a GGUF file of this shape.
+    pub(super) fn formats(&self, weights: &[Weight], shape: &Shape) -> Vec<Format> {
         let tied = weights.iter().all(|weight| weight.name != "output.weight");
-        let mut values = 0;
-        let mut format = |weight: &Weight| {
+        let head = if tied { "token_embd.weight" } else { "output.weight" };
+        let format = |weight: &Weight| {
             if !weight.quantisable {
                 return Format::F32;
             }
             let columns = weight.shape.last().copied().unwrap_or(1);
-            let head = if tied { "token_embd.weight" } else { "output.weight" };
-            let chosen = if weight.name == head {
-                self.of_head(columns)
-            } else {
-                self.of_matrix(&weight.name, &mut values, layers)
+            let wanted = match weight.name == head {
+                true => self.of_head(columns),
+                false => self.of_matrix(&weight.name, shape),
             };
-            fitting(chosen, columns)
+            fitting(wanted, columns)
         };
-        weights.iter().map(&mut format).collect()
+        weights.iter().map(format).collect()
     }
 
     fn of_head(&self, columns: usize) -> Format {
@@ -124,21 +123,19 @@ impl Mixture {
         if columns.is_multiple_of(self.base.block_elements()) { Format::Q6K } else { Format::Q8_0 }
     }
 
-    /// `values` counts the projections of values so far.
-    fn of_matrix(&self, name: &str, values: &mut usize, layers: usize) -> Format {
-        let Some(better) = self.better else { return self.base };
-        if name.ends_with("attn_qkv.weight") {
-            return better.fused;
-        }
-        let place = if name.ends_with("attn_v.weight") {
-            *values += 1;
-            *values - 1
-        } else if name.contains("ffn_down") {
-            layer_of(name)
-        } else {
+    fn of_matrix(&self, name: &str, shape: &Shape) -> Format {
+        // Some layers have their values fused with queries and keys.
+        let is_values = name.contains("attn_v.") || name.contains("attn_qkv.");
+        if !is_values && !name.contains("ffn_down") {
             return self.base;
-        };
-        if has_more_bits(place, layers) { better.some } else { self.base }
+        }
+        let (layer, layers) = (layer_of(name), shape.layers);
+        match self.better {
+            Better::Half(better) if has_more_bits(layer, layers) => better,
+            Better::First(better) if is_values && shape.heads / shape.kv_heads >= SHARING_HEADS => better,
+            Better::First(better) if !is_values && layer < layers / 8 => better,
+            Better::Nothing | Better::Half(_) | Better::First(_) => self.base,
+        }
     }
 }
 
@@ -168,7 +165,8 @@ fn fitting(format: Format, columns: usize) -> Format {
     if columns.is_multiple_of(format.block_elements()) {
         return format;
     }
-    let instead = INSTEAD.iter().find(|(wanted, _)| *wanted == format).map_or(Format::Iq4Nl, |(_, instead)| *instead);
+    let instead =
+        INSTEAD.iter().find(|(wanted, _)| *wanted == format).map_or(Format::Iq4Nl, |(_, instead)| *instead);
     if columns.is_multiple_of(instead.block_elements()) { instead } else { Format::F16 }
 }
 

@@ -137,13 +137,10 @@ fn fill_floats(piece: &Piece<'_>, random: &mut Random, bytes: &mut [u8]) {
 /// Fills `bytes` with floats.
 fn write(format: Format, bytes: &mut [u8], mut next: impl FnMut() -> f32) {
     if format == Format::F32 {
-        for bytes in bytes.as_chunks_mut().0 {
-            *bytes = next().to_le_bytes();
-        }
-        return;
-    }
-    let round = if format == Format::F16 { f16_bits } else { bf16_bits };
-    for bytes in bytes.as_chunks_mut().0 {
-        *bytes = round(next()).to_le_bytes();
+        bytes.as_chunks_mut().0.iter_mut().for_each(|bytes| *bytes = next().to_le_bytes());
+    } else if format == Format::F16 {
+        bytes.as_chunks_mut().0.iter_mut().for_each(|bytes| *bytes = f16_bits(next()).to_le_bytes());
+    } else {
+        bytes.as_chunks_mut().0.iter_mut().for_each(|bytes| *bytes = bf16_bits(next()).to_le_bytes());
     }
 }

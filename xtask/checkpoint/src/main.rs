@@ -23,18 +23,24 @@ mod weights;
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use clap::Parser;
 
 use mixture::Mixture;
 use shapes::Shape;
 
-/// What `cargo xtask checkpoint` takes.
-#[derive(clap::Args)]
-pub(crate) struct Arguments {
-    /// The model whose shape it has
-    #[arg(value_parser = shapes::find, long_help = shapes::help())]
+/// Write a checkpoint of a known model's shape with random weights.
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask checkpoint",
+    bin_name = "cargo xtask checkpoint",
+    after_help = "Example: cargo xtask checkpoint qwen3-0.6b --format q4_k_m target/qwen3-0.6b.gguf"
+)]
+struct Arguments {
+    #[arg(value_parser = shapes::find, help = shapes::help())]
     shape: Shape,
     /// What the weights are in: q4_k_m and q5_k_m mix as the field does; another format is that of all matrices
     #[arg(long, value_parser = Mixture::parse)]
@@ -52,8 +58,17 @@ pub(crate) struct Arguments {
     out: PathBuf,
 }
 
-/// Writes the checkpoint.
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<()> {
     let mut shape = arguments.shape;
     if let Some(layers) = arguments.layers {
         if !(1..=shape.layers).contains(&layers) {
@@ -81,7 +96,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 fn write_gguf(shape: &Shape, arguments: &Arguments) -> Result<u64> {
     let out = &arguments.out;
     if out.is_dir() {
-        bail!("`{}` is a directory; a GGUF file needs a name, a directory needs `--safetensors`", out.display());
+        bail!(
+            "`{}` is a directory; a GGUF file needs a name, a directory needs `--safetensors`",
+            out.display()
+        );
     }
     let partial = out.with_added_extension("partial");
     let written = gguf::write(shape, arguments.format, arguments.seed, &partial);

@@ -37,7 +37,8 @@ mod tests {
 
     #[test]
     fn a_bf16_rounds_to_the_nearest_even() {
-        let check = |bits: u32, expected: u16| assert_eq!(bf16_bits(f32::from_bits(bits)), expected, "{bits:#x}");
+        let check =
+            |bits: u32, expected: u16| assert_eq!(bf16_bits(f32::from_bits(bits)), expected, "{bits:#x}");
         check(0x3f80_0000, 0x3f80);
         check(0x3f80_8000, 0x3f80);
         check(0x3f80_8001, 0x3f81);

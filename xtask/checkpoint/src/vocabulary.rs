@@ -35,7 +35,8 @@ const WORDS: &str = "the of and to in is that it for was on are as with his they
 /// The vocabulary of `size` tokens around the special ones.
 pub(super) fn build(tokenizer: &Tokenizer, size: usize) -> Vocabulary {
     let merges = merges();
-    let mut taken: HashSet<String> = tokenizer.special.iter().map(|special| special.text.to_owned()).collect();
+    let mut taken: HashSet<String> =
+        tokenizer.special.iter().map(|special| special.text.to_owned()).collect();
     let bytes = (0..=255u8).map(|byte| letter(byte).to_string());
     let merged = merges.iter().map(|[left, right]| format!("{left}{right}"));
     let invented = (0..).map(invented_word);

@@ -124,13 +124,8 @@ const QWEN2: Shape = Shape {
     tokenizer: &tokenizer::QWEN2,
 };
 
-const QWEN3: Shape = Shape {
-    family: Family::Qwen3,
-    kv_heads: 8,
-    context: 40960,
-    tokenizer: &tokenizer::QWEN3,
-    ..QWEN2
-};
+const QWEN3: Shape =
+    Shape { family: Family::Qwen3, kv_heads: 8, context: 40960, tokenizer: &tokenizer::QWEN3, ..QWEN2 };
 
 const QWEN35: Shape = Shape {
     family: Family::Qwen35,
@@ -152,15 +147,7 @@ pub(super) const SHAPES: [Shape; 15] = [
     Shape { name: "qwen3-0.6b", layers: 28, width: 1024, feed_forward: 3072, heads: 16, ..QWEN3 },
     Shape { name: "qwen3-1.7b", layers: 28, width: 2048, feed_forward: 6144, heads: 16, ..QWEN3 },
     Shape { name: "qwen3-4b", layers: 36, width: 2560, feed_forward: 9728, heads: 32, ..QWEN3 },
-    Shape {
-        name: "qwen3-8b",
-        layers: 36,
-        width: 4096,
-        feed_forward: 12288,
-        heads: 32,
-        tied: false,
-        ..QWEN3
-    },
+    Shape { name: "qwen3-8b", layers: 36, width: 4096, feed_forward: 12288, heads: 32, tied: false, ..QWEN3 },
     Shape {
         name: "qwen3-30b-a3b",
         family: Family::Qwen3Moe,

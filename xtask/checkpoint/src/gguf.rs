@@ -28,10 +28,11 @@ const ROPE_SECTIONS: [i32; 4] = [11, 11, 10, 0];
 /// Writes the file; the bytes of its tensors.
 pub(super) fn write(shape: &Shape, mixture: Mixture, seed: u64, path: &Path) -> Result<u64> {
     let weights = weights::list(shape, Dialect::Gguf);
-    let formats = mixture.formats(&weights, shape.layers);
+    let formats = mixture.formats(&weights, shape);
     let tensors = pipeline::encode(weights, &formats)?;
     let mut layout = GgufLayout::new(path);
-    for (key, value) in general_keys(shape, mixture).into_iter().chain(model_keys(shape)).chain(token_keys(shape))
+    for (key, value) in
+        general_keys(shape, mixture).into_iter().chain(model_keys(shape)).chain(token_keys(shape))
     {
         layout.push_entry(&key, value)?;
     }

@@ -245,12 +245,19 @@ mod tests {
                 let mut values = vec![0.0; 4096 * format.block_elements()];
                 format.decode(&bytes, &mut values);
                 let mean = values.iter().sum::<f32>() / values.len() as f32;
-                let found = (values.iter().map(|value| value * value).sum::<f32>() / values.len() as f32).sqrt();
+                let found =
+                    (values.iter().map(|value| value * value).sum::<f32>() / values.len() as f32).sqrt();
                 // A scale that is a power of two can be off by the square root of 2, small floats by half a step.
                 let coarse = [(Format::Mxfp4, 1.42), (Format::Nvfp4, 1.1)];
-                let tolerance = coarse.iter().find(|(coarse, _)| *coarse == format).map_or(1.03, |(_, tolerance)| *tolerance);
+                let tolerance = coarse
+                    .iter()
+                    .find(|(coarse, _)| *coarse == format)
+                    .map_or(1.03, |(_, tolerance)| *tolerance);
                 let ratio = found / deviation;
-                assert!((1.0 / tolerance..tolerance).contains(&ratio), "{format}: {found}, expected {deviation}");
+                assert!(
+                    (1.0 / tolerance..tolerance).contains(&ratio),
+                    "{format}: {found}, expected {deviation}"
+                );
                 assert!(mean.abs() < 0.05 * deviation, "{format}: mean {mean} at a deviation of {deviation}");
             }
         }

@@ -2,32 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use gannet_formats::Checkpoint;
 use gannet_tensor::Format;
+use tempfile::TempDir;
 
 use super::mixture::Mixture;
 use super::shapes::{Experts, SHAPES, Shape};
 use super::weights::{self, Dialect, Weight};
 use super::{gguf, hugging_face, shapes};
-
-/// A folder of its own, removed with what is in it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("gannet-xtask-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).ok();
-    }
-}
 
 /// The named shape with two to four layers, narrow, with few experts.
 fn small(name: &str) -> Shape {
@@ -94,15 +78,15 @@ fn listed(weights: Vec<Weight>, formats: &[Format]) -> BTreeMap<String, (Format,
 
 #[test]
 fn what_is_written_as_gguf_is_read_back() {
-    let folder = Folder::new("gguf");
-    let path = folder.0.join("model.gguf");
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("model.gguf");
     for shape in SHAPES {
         let shape = Shape { vocabulary: shape.vocabulary / 64, ..small(shape.name) };
         for format in ["f32", "q4_k_m", "iq4_xs"] {
             let mixture = Mixture::parse(format).unwrap();
             gguf::write(&shape, mixture, 1, &path).unwrap();
             let weights = weights::list(&shape, Dialect::Gguf);
-            let formats = mixture.formats(&weights, shape.layers);
+            let formats = mixture.formats(&weights, &shape);
             assert_eq!(found(&path), listed(weights, &formats), "{} in {format}", shape.name);
         }
     }
@@ -110,31 +94,31 @@ fn what_is_written_as_gguf_is_read_back() {
 
 #[test]
 fn what_is_written_as_safetensors_is_read_back() {
-    let folder = Folder::new("safetensors");
+    let folder = TempDir::new().unwrap();
     for shape in SHAPES {
         let shape = Shape { vocabulary: shape.vocabulary / 64, ..small(shape.name) };
         for (name, format) in [("f32", Format::F32), ("bf16", Format::Bf16), ("f16", Format::F16)] {
-            hugging_face::write(&shape, Mixture::parse(name).unwrap(), 1, &folder.0).unwrap();
+            hugging_face::write(&shape, Mixture::parse(name).unwrap(), 1, folder.path()).unwrap();
             let weights = weights::list(&shape, Dialect::HuggingFace);
             let formats = vec![format; weights.len()];
-            assert_eq!(found(&folder.0), listed(weights, &formats), "{} in {name}", shape.name);
+            assert_eq!(found(folder.path()), listed(weights, &formats), "{} in {name}", shape.name);
         }
     }
 }
 
 #[test]
 fn safetensors_hold_no_blocks() {
-    let folder = Folder::new("blocks");
+    let folder = TempDir::new().unwrap();
     let q8_0 = Mixture::parse("q8_0").unwrap();
-    let error = hugging_face::write(&small("qwen3-0.6b"), q8_0, 1, &folder.0).unwrap_err();
+    let error = hugging_face::write(&small("qwen3-0.6b"), q8_0, 1, folder.path()).unwrap_err();
     assert!(error.to_string().contains("`q8_0` needs GGUF"), "{error}");
 }
 
 #[test]
 fn a_checkpoint_is_a_function_of_its_seed() {
-    let folder = Folder::new("seeds");
+    let folder = TempDir::new().unwrap();
     let write = |seed: u64| {
-        let path = folder.0.join("model.gguf");
+        let path = folder.path().join("model.gguf");
         gguf::write(&small("qwen3.5-35b-a3b"), Mixture::parse("q4_k_m").unwrap(), seed, &path).unwrap();
         fs::read(&path).unwrap()
     };
@@ -145,8 +129,8 @@ fn a_checkpoint_is_a_function_of_its_seed() {
 
 #[test]
 fn a_float_tensor_has_its_deviation_and_its_mean() {
-    let folder = Folder::new("floats");
-    let path = folder.0.join("model.gguf");
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("model.gguf");
     gguf::write(&small("qwen3-0.6b"), Mixture::parse("bf16").unwrap(), 1, &path).unwrap();
     let checkpoint = Checkpoint::open(&path).unwrap();
     let check = |name: &str, mean: f32, deviation: f32| {
@@ -155,17 +139,31 @@ fn a_float_tensor_has_its_deviation_and_its_mean() {
         let found_mean = values.iter().sum::<f32>() / count;
         let variance = values.iter().map(|value| (value - found_mean).powi(2)).sum::<f32>() / count;
         assert!((found_mean - mean).abs() < 4.0 * deviation / count.sqrt(), "{name}: mean {found_mean}");
-        assert!((variance.sqrt() / deviation - 1.0).abs() < 4.0 / count.sqrt(), "{name}: {}", variance.sqrt());
+        assert!(
+            (variance.sqrt() / deviation - 1.0).abs() < 4.0 / count.sqrt(),
+            "{name}: {}",
+            variance.sqrt()
+        );
     };
     check("blk.0.ffn_up.weight", 0.0, 1.0 / 16.0);
     check("blk.1.attn_output.weight", 0.0, 1.0 / 2048f32.sqrt());
     check("blk.1.attn_norm.weight", 1.0, 0.05);
 }
 
-/// Which tensors of a shape get a format.
-fn tensors_in(shape: &Shape, mixture: &str, format: Format) -> Vec<String> {
-    let weights = weights::list(shape, Dialect::Gguf);
-    let formats = Mixture::parse(mixture).unwrap().formats(&weights, shape.layers);
-    let chosen = weights.into_iter().zip(formats).filter(|(_, found)| *found == format);
-    chosen.map(|(weight, _)| weight.name).collect()
+/// Checks which tensors of a shape have another format than most of its matrices, by their names without `.weight`.
+fn check_mixture(name: &str, mixture: &str, most: Format, expected: &[(Format, &str)]) {
+    let shape = shapes::find(name).unwrap();
+    let weights = weights::list(&shape, Dialect::Gguf);
+    let formats = Mixture::parse(mixture).unwrap().formats(&weights, &shape);
+    let mut found: BTreeMap<Format, Vec<&str>> = BTreeMap::new();
+    for (weight, format) in weights.iter().zip(formats) {
+        if weight.quantisable && format != most {
+            found.entry(format).or_default().push(weight.name.trim_end_matches(".weight"));
+        }
+    }
+    let found: Vec<(Format, String)> = found.into_iter().map(|(format, names)| (format, names.join(" "))).collect();
+    let expected: Vec<(Format, String)> =
+        expected.iter().map(|(format, names)| (*format, (*names).to_owned())).collect();
+    assert_eq!(found, expected, "{name} in {mixture}");
 }
+

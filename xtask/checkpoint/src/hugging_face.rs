@@ -230,9 +230,12 @@ fn tokenizer(shape: &Shape) -> Value {
     let vocabulary = vocabulary::build(shape.tokenizer, shape.vocabulary);
     let ids: Map<String, Value> =
         vocabulary.tokens.into_iter().enumerate().map(|(id, token)| (token, json!(id))).collect();
-    let merges: Vec<String> = vocabulary.merges.iter().map(|[left, right]| format!("{left} {right}")).collect();
-    let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false});
-    let split = json!({"type": "Split", "pattern": {"Regex": words}, "behavior": "Isolated", "invert": false});
+    let merges: Vec<String> =
+        vocabulary.merges.iter().map(|[left, right]| format!("{left} {right}")).collect();
+    let bytes =
+        json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false});
+    let split =
+        json!({"type": "Split", "pattern": {"Regex": words}, "behavior": "Isolated", "invert": false});
     json!({
         "version": "1.0",
         "truncation": null,
@@ -263,7 +266,8 @@ fn post_processor(tokenizer: &Tokenizer, bytes: &Value) -> Value {
         return bytes.clone();
     }
     let bos = text_of(tokenizer, tokenizer.bos);
-    let (begin, text) = (json!({"SpecialToken": {"id": bos, "type_id": 0}}), json!({"Sequence": {"id": "A", "type_id": 0}}));
+    let (begin, text) =
+        (json!({"SpecialToken": {"id": bos, "type_id": 0}}), json!({"Sequence": {"id": "A", "type_id": 0}}));
     let second = json!({"Sequence": {"id": "B", "type_id": 1}});
     let template = json!({
         "type": "TemplateProcessing",

@@ -26,10 +26,19 @@ impl Weight {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Content {
     /// Close to normal, around `mean`.
-    Normal { mean: f32, deviation: f32 },
-    Uniform { low: f32, high: f32 },
+    Normal {
+        mean: f32,
+        deviation: f32,
+    },
+    Uniform {
+        low: f32,
+        high: f32,
+    },
     /// -exp of a uniform number.
-    MinusExponential { low: f32, high: f32 },
+    MinusExponential {
+        low: f32,
+        high: f32,
+    },
     /// These.
     Numbers(Vec<f32>),
 }
@@ -51,7 +60,8 @@ const TIME_STEP: (f32, f32) = (-4.0, -1.0);
 
 /// All tensors in the order of the file.
 pub(super) fn list(shape: &Shape, dialect: Dialect) -> Vec<Weight> {
-    let mut list = List { shape, dialect, prefixes: ["model.".to_owned(), String::new()], weights: Vec::new() };
+    let mut list =
+        List { shape, dialect, prefixes: ["model.".to_owned(), String::new()], weights: Vec::new() };
     list.matrix("embed_tokens", "token_embd", &[shape.vocabulary, shape.width]);
     if shape.family == Family::Llama && dialect == Dialect::Gguf {
         let content = Content::Numbers(rope_divisors(shape));
