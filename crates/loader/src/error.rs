@@ -25,6 +25,12 @@ pub enum LoadError {
         /// What was looked for.
         expected: &'static str,
     },
+    /// The model makes vectors of texts, not text.
+    #[error("`{family}` makes vectors of texts and no text, and nothing here asks for vectors yet; `inspect` shows it")]
+    MakesNoText {
+        /// What people call its family.
+        family: &'static str,
+    },
     /// The backend refused.
     #[error(transparent)]
     Device(#[from] DeviceError),

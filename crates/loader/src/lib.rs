@@ -18,7 +18,7 @@ pub use progress::Progress;
 use gannet_engine::{Engine, EngineHandle, EngineOptions, Runner};
 use gannet_formats::Checkpoint;
 use gannet_model::{Model, RopeOverride};
-use gannet_ops::{Backend, KvFormat, Program, fuse};
+use gannet_ops::{Backend, KvFormat, OutputKind, Program, fuse};
 use gannet_text::text::Text;
 use progress::WatchedWeights;
 use std::path::Path;
@@ -98,6 +98,9 @@ pub fn load(
     let weights = model.weights(&checkpoint)?;
     let memory = MemoryPlan::new(&model, &checkpoint, options)?;
     let program = model.program(&memory.program_options())?;
+    if program.output(OutputKind::Tokens).is_none() {
+        return Err(LoadError::MakesNoText { family: model.family });
+    }
     let program = fuse(&program, backend.fusions());
     checkpoint.prefetch();
     let watched = WatchedWeights::new(&weights, &program, watch);
