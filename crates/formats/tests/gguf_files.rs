@@ -391,10 +391,10 @@ fn the_writer_refuses_what_the_reader_would() {
 /// Two tensors around one without elements.
 fn small_layout() -> GgufLayout {
     let mut layout = GgufLayout::new(Path::new("small.gguf"));
-    layout.push_entry("toy.width", 32u32).unwrap();
-    layout.declare_tensor("a", Format::Q8_0, &[2, 32]).unwrap();
-    layout.declare_tensor("none", Format::F32, &[0]).unwrap();
-    layout.declare_tensor("b", Format::F32, &[8]).unwrap();
+    layout.push_entry("toy.width", 32u32).expect("a new name");
+    layout.declare_tensor("a", Format::Q8_0, &[2, 32]).expect("a new name");
+    layout.declare_tensor("none", Format::F32, &[0]).expect("a new name");
+    layout.declare_tensor("b", Format::F32, &[8]).expect("a new name");
     layout
 }
 

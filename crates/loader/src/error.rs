@@ -26,7 +26,9 @@ pub enum LoadError {
         expected: &'static str,
     },
     /// The model makes vectors of texts, not text.
-    #[error("`{family}` makes vectors of texts and no text, and nothing here asks for vectors yet; `inspect` shows it")]
+    #[error(
+        "`{family}` makes vectors of texts and no text, and nothing here asks for vectors yet; `inspect` shows it"
+    )]
     MakesNoText {
         /// What people call its family.
         family: &'static str,

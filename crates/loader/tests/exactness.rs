@@ -187,6 +187,7 @@ fn answers_depend_on_the_prompt_alone_with_f32_state() {
 fn a_model_that_makes_no_text_is_refused() {
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../goldens/embedding-mean");
     let backend = CpuBackend::new(CpuOptions::default()).expect("the CPU is supported");
-    let error = load(&model, &backend, &LoadOptions::default(), &|_| ()).err().expect("it makes vectors").to_string();
+    let error =
+        load(&model, &backend, &LoadOptions::default(), &|_| ()).err().expect("it makes vectors").to_string();
     assert!(error.contains("vectors"), "{error}");
 }

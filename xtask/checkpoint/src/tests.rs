@@ -57,7 +57,7 @@ fn the_shapes_have_as_many_parameters_as_their_models() {
         ("qwen3.5-35b-a3b", 34_660_610_688),
     ];
     assert_eq!(published.map(|(name, _)| name), SHAPES.map(|shape| shape.name));
-    published.map(|(name, expected)| check(name, expected));
+    published.into_iter().for_each(|(name, expected)| check(name, expected));
 }
 
 /// Names, formats and shapes of the tensors that our reader finds.
@@ -150,20 +150,63 @@ fn a_float_tensor_has_its_deviation_and_its_mean() {
     check("blk.1.attn_norm.weight", 1.0, 0.05);
 }
 
-/// Checks which tensors of a shape have another format than most of its matrices, by their names without `.weight`.
-fn check_mixture(name: &str, mixture: &str, most: Format, expected: &[(Format, &str)]) {
-    let shape = shapes::find(name).unwrap();
-    let weights = weights::list(&shape, Dialect::Gguf);
-    let formats = Mixture::parse(mixture).unwrap().formats(&weights, &shape);
-    let mut found: BTreeMap<Format, Vec<&str>> = BTreeMap::new();
-    for (weight, format) in weights.iter().zip(formats) {
-        if weight.quantisable && format != most {
-            found.entry(format).or_default().push(weight.name.trim_end_matches(".weight"));
+#[test]
+fn the_mixtures_are_those_of_the_field() {
+    let check = |name: &str, mixture: &str, stem: &str, expected: &[(Format, &[usize])]| {
+        let shape = shapes::find(name).unwrap();
+        let weights = weights::list(&shape, Dialect::Gguf);
+        let formats = Mixture::parse(mixture).unwrap().formats(&weights, &shape);
+        for (format, layers) in expected {
+            let of_layer = |layer: usize| {
+                let wanted = format!("blk.{layer}.{stem}.weight");
+                let place = weights.iter().position(|weight| weight.name == wanted);
+                place.is_some_and(|place| formats[place] == *format)
+            };
+            let found: Vec<usize> = (0..shape.layers).filter(|layer| of_layer(*layer)).collect();
+            assert_eq!(found, *layers, "{name} in {mixture}: {stem} in {format}");
         }
-    }
-    let found: Vec<(Format, String)> = found.into_iter().map(|(format, names)| (format, names.join(" "))).collect();
-    let expected: Vec<(Format, String)> =
-        expected.iter().map(|(format, names)| (*format, (*names).to_owned())).collect();
-    assert_eq!(found, expected, "{name} in {mixture}");
+    };
+    // As llama.cpp's quantiser says that it would write them.
+    let half = &[0, 1, 2, 5, 8, 11, 14, 17, 20, 23, 24, 25, 26, 27];
+    check("qwen3-0.6b", "q4_k_m", "ffn_down", &[(Format::Q6K, half)]);
+    check("qwen3-0.6b", "q4_k_m", "attn_v", &[(Format::Q6K, half)]);
+    check("qwen3-0.6b", "q4_k_m", "attn_k", &[(Format::Q6K, &[])]);
+    check("qwen3-0.6b", "iq4_xs", "ffn_down", &[(Format::Q5K, &[0, 1, 2])]);
+    check("qwen3-0.6b", "iq4_xs", "attn_v", &[(Format::Q5K, &[])]);
+    let (better, rest) =
+        (&[0, 1, 2, 5, 8, 11, 14, 17, 20, 21, 22, 23], &[3, 4, 6, 7, 9, 10, 12, 13, 15, 16, 18, 19]);
+    check("qwen2.5-0.5b", "q4_k_m", "ffn_down", &[(Format::Q6K, better), (Format::Q4K, rest)]);
+    check("qwen2.5-0.5b", "q4_k_m", "attn_v", &[(Format::Q8_0, better), (Format::Q5_0, rest)]);
+    check("qwen2.5-0.5b", "q5_k_m", "attn_v", &[(Format::Q8_0, better), (Format::Q5_1, rest)]);
+    let values = &[(Format::Q6K, &[11, 23][..]), (Format::Q5K, &[3, 7, 15, 19])];
+    check("qwen3.5-0.8b", "q5_k_m", "attn_v", values);
+    let fused = &[0, 1, 2, 5, 8, 14, 17, 20, 21, 22];
+    check("qwen3.5-0.8b", "q5_k_m", "attn_qkv", &[(Format::Q6K, fused)]);
 }
 
+#[test]
+fn the_head_is_in_a_better_format() {
+    let check = |name: &str, mixture: &str, tensor: &str, expected: Format| {
+        let shape = shapes::find(name).unwrap();
+        let weights = weights::list(&shape, Dialect::Gguf);
+        let formats = Mixture::parse(mixture).unwrap().formats(&weights, &shape);
+        let place = weights.iter().position(|weight| weight.name == tensor).unwrap();
+        assert_eq!(formats[place], expected, "{name} in {mixture}: {tensor}");
+    };
+    // As llama.cpp's quantiser says that it would write them.
+    check("qwen3-0.6b", "q4_k_m", "token_embd.weight", Format::Q6K);
+    check("qwen3-0.6b", "q4_0", "token_embd.weight", Format::Q6K);
+    check("qwen3-0.6b", "q8_0", "token_embd.weight", Format::Q8_0);
+    check("qwen2.5-0.5b", "q4_k_m", "token_embd.weight", Format::Q8_0);
+    check("llama-3.1-8b", "q4_k_m", "token_embd.weight", Format::Q4K);
+    check("llama-3.1-8b", "q4_k_m", "output.weight", Format::Q6K);
+    check("llama-3.1-8b", "f16", "output.weight", Format::F16);
+}
+
+#[test]
+fn an_unknown_name_is_answered_with_the_known_ones() {
+    let check = |error: String, known: &str| assert!(error.contains(known), "{error}");
+    check(Mixture::parse("q4_k_x").unwrap_err(), "q4_k_m");
+    check(Mixture::parse("q8_k").unwrap_err(), "q8_0");
+    check(shapes::find("qwen9").map(drop).unwrap_err(), "qwen3-0.6b");
+}

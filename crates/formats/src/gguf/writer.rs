@@ -226,7 +226,8 @@ impl<W: Write> GgufStream<'_, W> {
     fn wrong_length(&self, found: usize) -> FormatError {
         let file = self.layout.metadata.file().to_path_buf();
         let tensor = self.layout.tensors.get(self.tensor).or(self.layout.tensors.last());
-        let (tensor, expected) = tensor.map_or((String::new(), 0), |tensor| (tensor.name.clone(), tensor.bytes));
+        let (tensor, expected) =
+            tensor.map_or((String::new(), 0), |tensor| (tensor.name.clone(), tensor.bytes));
         // Bytes beyond the last tensor count as more of it.
         let found = if self.tensor < self.layout.tensors.len() { found } else { expected + found };
         FormatError::TensorBytes { file, tensor, expected, found }

@@ -196,9 +196,9 @@ impl SimulatedPlan {
             };
             recurrent = mix(recurrent, token);
             let mut hashes = [0; 2];
-            for group in 0..state.layout.groups.len() {
+            for (group, hash) in hashes.iter_mut().enumerate().take(state.layout.groups.len()) {
                 state.write(batch, sequence, group, row.index, token);
-                hashes[group] = state.read(batch, sequence, group, row.index);
+                *hash = state.read(batch, sequence, group, row.index);
             }
             let is_recurrent = part.recurrent.is_some();
             let token_after = drawn(hashes[0], hashes[1], if is_recurrent { recurrent } else { 0 });
