@@ -24,6 +24,7 @@ use failure::Failure;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    gannet_formats::explain_shrunk_files();
     let result = match Arguments::try_parse() {
         Ok(arguments) => dispatch(&arguments.command),
         Err(error) => Err(Failure::Parsing(error)),

@@ -19,10 +19,12 @@ pub mod limits;
 mod mmap;
 mod packed;
 mod safetensors;
+mod shrunk;
 mod stored;
 mod tensor;
 
 pub use checkpoint::{Checkpoint, Source};
 pub use error::FormatError;
 pub use hugging_face::{HuggingFaceFiles, TextFile};
+pub use shrunk::explain_shrunk_files;
 pub use tensor::{Tensor, UnsupportedTensor};

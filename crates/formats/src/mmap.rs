@@ -1,6 +1,6 @@
 //! A file as memory: opened once, checked for its length, mapped read-only, paged in on demand.
 //!
-//! The only unsafe code of this crate.
+//! Unsafe code of this crate is here and in `shrunk`.
 
 #![allow(unsafe_code)]
 
@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 use memmap2::{Mmap, MmapOptions};
 
 use crate::FormatError;
+use crate::shrunk::Registered;
 
 /// A whole file, mapped read-only for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct MappedFile {
     path: PathBuf,
     map: Mmap,
+    _registered: Registered,
     // Keeps the file from being replaced in place on systems that lock open files.
     _file: File,
 }
@@ -41,14 +43,16 @@ impl MappedFile {
             name: "the address space",
         })?;
         // SAFETY: the mapping is private to this process and read-only, and covers bytes that the file has now. What
-        // remains is that somebody shortens or rewrites the file while it is mapped; no program that maps files can
-        // rule that out, and all code here treats the bytes as untrusted after every read.
+        // remains is that somebody shortens or rewrites the file while it is mapped. No program that maps files can
+        // rule that out: all code here treats the bytes as untrusted after every read, and `shrunk` explains the end
+        // of a process that reads what is gone.
         let map = unsafe { MmapOptions::new().len(length).map(&file) }.map_err(|source| FormatError::Io {
             file: path.to_path_buf(),
             action: "map",
             source,
         })?;
-        Ok(Self { path: path.to_path_buf(), map, _file: file })
+        let registered = Registered::new(path, &map);
+        Ok(Self { path: path.to_path_buf(), map, _registered: registered, _file: file })
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -22,6 +22,8 @@ mod python_json;
 mod rewrite;
 mod source;
 
+use std::io;
+
 use minijinja::{Environment, ErrorKind, Value};
 use serde_json::Map;
 
@@ -36,6 +38,8 @@ pub use source::{TemplateSources, from_config, from_file};
 
 /// Most work of one rendering. A unit is an instruction or 64 bytes of data, so this bounds memory too, to 320 MB.
 pub const MAX_FUEL: u64 = 5_000_000;
+/// Longest rendered text, in bytes; a context of a million tokens has about 4 million.
+pub const MAX_RENDERED_BYTES: usize = 1 << 23;
 /// Deepest nesting of blocks, calls and macros while rendering.
 pub const MAX_RECURSION: usize = 200;
 /// Longest template, in bytes; the longest public ones have about 30,000.
@@ -192,7 +196,14 @@ impl ChatTemplate {
 
     fn run(&self, environment: &Environment<'_>, context: Value) -> Result<String, TextError> {
         let template = environment.template_from_str(&self.source).map_err(syntax_error)?;
-        template.render(context).map_err(render_error)
+        let mut output = Output::default();
+        let rendered = template.render_captured_to(context, &mut output).map(|_| ());
+        if let Some(found) = output.refused {
+            let what = "the length of what the chat template prints, in bytes and as far as it came";
+            return Err(TextError::TooLarge { what, found, limit: MAX_RENDERED_BYTES });
+        }
+        rendered.map_err(render_error)?;
+        Ok(String::from_utf8(output.bytes).expect("a template prints text"))
     }
 
     fn named(&self) -> &NamedTokens {
@@ -230,6 +241,30 @@ impl ChatTemplate {
 
 fn syntax_error(error: minijinja::Error) -> TextError {
     TextError::TemplateSyntax { line: error.line().unwrap_or(0), reason: reason(&error) }
+}
+
+/// What a template prints, up to a limit.
+#[derive(Default)]
+struct Output {
+    bytes: Vec<u8>,
+    /// The length at which it was over the limit.
+    refused: Option<usize>,
+}
+
+impl io::Write for Output {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        let length = self.bytes.len() + piece.len();
+        if length > MAX_RENDERED_BYTES {
+            self.refused.get_or_insert(length);
+            return Err(io::Error::other("the text is over its limit"));
+        }
+        self.bytes.extend_from_slice(piece);
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn render_error(error: minijinja::Error) -> TextError {

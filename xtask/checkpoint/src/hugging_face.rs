@@ -32,7 +32,7 @@ pub(super) fn write(shape: &Shape, mixture: Mixture, seed: u64, directory: &Path
     write_json(directory, "generation_config.json", &generation_config(shape.tokenizer))?;
     write_json(directory, "tokenizer.json", &tokenizer(shape))?;
     write_json(directory, "tokenizer_config.json", &tokenizer_config(shape))?;
-    write_shards(directory, &tensors, seed)
+    write_shards(directory, &tensors, seed, SHARD_BYTES)
 }
 
 fn write_json(directory: &Path, name: &str, value: &Value) -> Result<()> {
@@ -40,8 +40,8 @@ fn write_json(directory: &Path, name: &str, value: &Value) -> Result<()> {
     fs::write(&path, format!("{value:#}\n")).with_context(|| format!("cannot write `{}`", path.display()))
 }
 
-fn write_shards(directory: &Path, tensors: &[Encoded], seed: u64) -> Result<u64> {
-    let shards = shards(tensors);
+fn write_shards(directory: &Path, tensors: &[Encoded], seed: u64, shard_bytes: usize) -> Result<u64> {
+    let shards = shards(tensors, shard_bytes);
     let mut places = Map::new();
     let mut written = 0;
     for (index, shard) in shards.iter().enumerate() {
@@ -64,12 +64,12 @@ fn write_shards(directory: &Path, tensors: &[Encoded], seed: u64) -> Result<u64>
     Ok(written)
 }
 
-/// Runs of tensors, each as long as a shard may be.
-fn shards(tensors: &[Encoded]) -> Vec<&[Encoded]> {
+/// Runs of tensors, each of at most `shard_bytes`, or of one tensor.
+fn shards(tensors: &[Encoded], shard_bytes: usize) -> Vec<&[Encoded]> {
     let mut shards = Vec::new();
     let (mut start, mut bytes) = (0, 0);
     for (index, tensor) in tensors.iter().enumerate() {
-        if bytes > 0 && bytes + tensor.bytes() > SHARD_BYTES {
+        if bytes > 0 && bytes + tensor.bytes() > shard_bytes {
             shards.push(&tensors[start..index]);
             (start, bytes) = (index, 0);
         }
@@ -306,4 +306,38 @@ fn tokenizer_config(shape: &Shape) -> Value {
         "clean_up_tokenization_spaces": false,
         "chat_template": tokenizer.chat_template,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use gannet_formats::Checkpoint;
+    use tempfile::TempDir;
+
+    use super::super::shapes;
+    use super::*;
+
+    #[test]
+    fn shards_hold_what_one_file_would() {
+        let shape = Shape { layers: 1, vocabulary: 512, ..shapes::find("qwen2.5-0.5b").unwrap() };
+        let weights = weights::list(&shape, Dialect::HuggingFace);
+        let formats = vec![Format::Bf16; weights.len()];
+        let tensors = pipeline::encode(weights, &formats).unwrap();
+        let write = |shard_bytes| {
+            let folder = TempDir::new().unwrap();
+            write_json(folder.path(), "config.json", &config(&shape, Format::Bf16)).unwrap();
+            write_shards(folder.path(), &tensors, 1, shard_bytes).unwrap();
+            let checkpoint = Checkpoint::open(folder.path()).unwrap();
+            let mut found = BTreeMap::new();
+            for tensor in checkpoint.tensors() {
+                found.insert(tensor.name.to_owned(), tensor.bytes().unwrap().into_owned());
+            }
+            (found, fs::read_dir(folder.path()).unwrap().count())
+        };
+        let (whole, files) = write(SHARD_BYTES);
+        assert_eq!((whole.len(), files), (tensors.len(), 2));
+        let (sharded, files) = write(8_000_000);
+        assert!(sharded == whole);
+        // The three projections of the feed-forward are 8.7 MB each; config.json and the index come on top.
+        assert_eq!(files, 5 + 2);
+    }
 }

@@ -42,10 +42,9 @@ use shapes::Shape;
 struct Arguments {
     #[arg(value_parser = shapes::find, help = shapes::help())]
     shape: Shape,
-    /// What the weights are in: q4_k_m and q5_k_m mix as the field does; another format is that of all matrices
-    #[arg(long, value_parser = Mixture::parse)]
+    #[arg(long, value_parser = Mixture::parse, help = mixture::help())]
     format: Mixture,
-    /// Which random weights
+    /// Which random weights; f32, f16 and bf16 of one seed are the same numbers, rounded
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Only so many layers

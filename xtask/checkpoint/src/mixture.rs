@@ -68,17 +68,30 @@ const FILE_TYPES: [(&str, u32); 27] = [
     ("mxfp4", 38),
 ];
 
+/// The names, for `--help`.
+pub(super) fn help() -> String {
+    format!(
+        "What the matrices are in; the head is at least q6_k, and q4_k_m and others mix as llama.cpp does: {}",
+        names()
+    )
+}
+
+fn names() -> String {
+    known().iter().map(|mixture| mixture.name).collect::<Vec<_>>().join(", ")
+}
+
+fn known() -> Vec<Mixture> {
+    let plain = Format::ALL.into_iter().filter(|format| is_plain(*format) || has_blocks(*format));
+    let plain = plain.map(|base| Mixture { name: base.name(), base, better: Better::Nothing });
+    let plain = plain.filter(|plain| MIXED.iter().all(|mixed| mixed.name != plain.name));
+    plain.chain(MIXED).collect()
+}
+
 impl Mixture {
     /// The mixture of this name, or that of one format.
     pub(super) fn parse(name: &str) -> Result<Self, String> {
-        let plain = Format::ALL.into_iter().filter(|format| is_plain(*format) || has_blocks(*format));
-        let plain = plain.map(|base| Self { name: base.name(), base, better: Better::Nothing });
-        let plain = plain.filter(|plain| MIXED.iter().all(|mixed| mixed.name != plain.name));
-        let known: Vec<Self> = plain.chain(MIXED).collect();
-        let found = known.iter().find(|mixture| mixture.name == name).copied();
-        found.ok_or_else(|| {
-            format!("known are {}", known.iter().map(|mixture| mixture.name).collect::<Vec<_>>().join(", "))
-        })
+        let found = known().into_iter().find(|mixture| mixture.name == name);
+        found.ok_or_else(|| format!("known are {}", names()))
     }
 
     /// The one float format that all weights are in.

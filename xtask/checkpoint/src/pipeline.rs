@@ -16,8 +16,9 @@ use super::floats::{bf16_bits, f16_bits};
 use super::random::Random;
 use super::weights::{Content, Weight};
 
-/// At most so many bytes are a piece.
-const PIECE_BYTES: usize = 1 << 20;
+/// Elements of a piece, at most: whole blocks in every format, and the same for all, so that formats of floats round the
+/// same numbers.
+const PIECE_ELEMENTS: usize = 1 << 18;
 
 /// Pieces that a worker has ready.
 const READY_PIECES: usize = 2;
@@ -93,7 +94,7 @@ pub(super) fn stream(
 fn pieces(tensors: &[Encoded]) -> impl Iterator<Item = Piece<'_>> {
     tensors.iter().flat_map(|tensor| {
         let block_bytes = tensor.format.block_bytes();
-        let each = PIECE_BYTES / block_bytes;
+        let each = PIECE_ELEMENTS / tensor.format.block_elements();
         let blocks = tensor.block_count();
         let piece = move |number| {
             let bytes = each.min(blocks - number * each) * block_bytes;
@@ -127,7 +128,7 @@ fn fill_floats(piece: &Piece<'_>, random: &mut Random, bytes: &mut [u8]) {
             write(format, bytes, || -(low + (high - low) * random.fraction()).exp());
         }
         Content::Numbers(ref numbers) => {
-            let first = piece.number * (PIECE_BYTES / format.block_bytes());
+            let first = piece.number * PIECE_ELEMENTS;
             let mut numbers = numbers[first..].iter();
             write(format, bytes, || *numbers.next().expect("a tensor has a number for each element"));
         }

@@ -128,6 +128,25 @@ fn a_checkpoint_is_a_function_of_its_seed() {
 }
 
 #[test]
+fn formats_of_floats_round_the_same_numbers() {
+    let folder = TempDir::new().unwrap();
+    let values = |format: &str| {
+        let path = folder.path().join("model.gguf");
+        gguf::write(&small("qwen3-0.6b"), Mixture::parse(format).unwrap(), 1, &path).unwrap();
+        let checkpoint = Checkpoint::open(&path).unwrap();
+        checkpoint.tensor("token_embd.weight").unwrap().unwrap().decode().unwrap()
+    };
+    let exact = values("f32");
+    for (format, step) in [("f16", 1.0 / 2048.0), ("bf16", 1.0 / 256.0)] {
+        let rounded = values(format);
+        // Half a step of the last bit, or of the smallest f16.
+        let near = |(exact, rounded): (&f32, &f32)| (exact - rounded).abs() <= exact.abs() * step + 3e-8;
+        assert!(exact.iter().zip(&rounded).all(near), "{format}");
+        assert!(exact != rounded, "{format}");
+    }
+}
+
+#[test]
 fn a_float_tensor_has_its_deviation_and_its_mean() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("model.gguf");

@@ -7,7 +7,8 @@ use super::sizes::FAMILIES;
 use super::source::{RustFile, TextFile};
 
 /// Where `unsafe` may occur: a file, or a folder that ends in `/`.
-const UNSAFE_PLACES: [&str; 2] = ["crates/formats/src/mmap.rs", "crates/backend-cpu/"];
+const UNSAFE_PLACES: [&str; 3] =
+    ["crates/formats/src/mmap.rs", "crates/formats/src/shrunk.rs", "crates/backend-cpu/"];
 
 /// Where `async` may occur.
 const ASYNC_PLACES: [&str; 0] = [];

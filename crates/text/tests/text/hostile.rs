@@ -185,6 +185,11 @@ fn what_a_template_can_make_grow_is_limited() {
     }
     let long = render(&("{{ x".to_owned() + &".x".repeat(3000) + " }}")).unwrap_err().to_string();
     assert_eq!(long, "the length of one tag of the chat template in bytes is 6007, above the limit of 4096");
+    let printed = render("{{ 'a' * 99999999 }}").unwrap_err().to_string();
+    assert!(
+        printed.contains("prints") && printed.contains("99999999, above the limit of 8388608"),
+        "{printed}"
+    );
     // A text may be as long as it likes.
     assert_eq!(render(&format!("{{{{ '{}' | length }}}}", "x".repeat(9000))).unwrap().text, "9000");
     // Padding is capped, not refused: Python would pad.
