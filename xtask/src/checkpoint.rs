@@ -5,22 +5,23 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::process;
 
 /// What `cargo xtask checkpoint` takes: what the package takes.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// `--help` shows shapes and formats
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "SHAPE --format FORMAT OUT")]
+    /// SHAPE --format FORMAT OUT; `--help` shows them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
     arguments: Vec<OsString>,
 }
 
-/// Passes the arguments on.
+/// Passes the arguments on; where the package fails it has said why, so that there is nothing to add.
 pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     let mut command = process::cargo();
     command.args(["run", "--quiet", "--package", "xtask-checkpoint", "--manifest-path"]);
     command.arg(root.join("Cargo.toml")).arg("--").args(&arguments.arguments);
-    process::run(&mut command)
+    let status = command.status().context("cargo did not start")?;
+    if status.success() { Ok(()) } else { std::process::exit(status.code().unwrap_or(1)) }
 }

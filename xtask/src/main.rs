@@ -41,9 +41,7 @@ enum Command {
     /// Run what takes too long for every change: the whole exactness matrix, the long random runs
     Soak,
     /// Write a checkpoint of a known model's shape with random weights
-    #[command(
-        after_help = "Example: cargo xtask checkpoint qwen3-0.6b --format q4_k_m target/qwen3-0.6b.gguf"
-    )]
+    #[command(disable_help_flag = true)]
     Checkpoint(checkpoint::Arguments),
     /// Make the golden files again with the pinned Python packages
     Goldens,
