@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::process;
+use crate::{models, process};
 
 /// The packages whose tests have a long form.
 const PACKAGES: [&str; 2] = ["gannet-engine", "gannet-loader"];
@@ -15,6 +15,7 @@ const PACKAGES: [&str; 2] = ["gannet-engine", "gannet-loader"];
 pub(crate) fn run(root: &Path) -> Result<()> {
     let commit = process::output(process::git().args(["rev-parse", "--short", "HEAD"]).current_dir(root))?;
     eprintln!("soak on commit {}", commit.trim());
+    models::fetch_all(root)?;
     let mut command = process::cargo();
     command.args(["test", "--locked", "--release", "--config", "profile.release.debug-assertions=true"]);
     for package in PACKAGES {
