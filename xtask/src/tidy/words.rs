@@ -107,7 +107,7 @@ pub(super) fn outside_names(file: &TextFile) -> Vec<Finding> {
     found
 }
 
-/// Whether a folder's name is the beginning of a path and ends there, unlike in `sub/root/` and `/roots`. The name
+/// Whether a folder's name is the beginning of a path and ends there, unlike one inside of a longer path or word. The name
 /// of a host may stand anywhere.
 fn stands_alone(line: &str, at: usize, name: &str) -> bool {
     let part = |letter: char| letter.is_alphanumeric() || "._-}".contains(letter);

@@ -1,5 +1,6 @@
 //! Weights of both kinds of file have the same names, shapes and values once they are canonical.
 
+use crate::configs::EXACT_TWINS;
 use crate::toy::{Toy, entries, gguf};
 use gannet_formats::gguf::GgufWriter;
 use gannet_formats::{Checkpoint, Source};
@@ -48,27 +49,7 @@ fn toy(edits: &[(&'static str, &'static [usize])]) -> Toy {
 
 #[test]
 fn twins_without_loss_hold_the_same_weights() {
-    let pairs = [
-        ("llama", "llama-f32.gguf"),
-        ("llama-rope-yarn", "llama-rope-yarn-bf16.gguf"),
-        ("qwen2", "qwen2-f16.gguf"),
-        ("qwen3", "qwen3-bf16.gguf"),
-        ("gemma3", "gemma3-f16.gguf"),
-        ("qwen2-moe", "qwen2-moe-f16.gguf"),
-        ("qwen3-moe", "qwen3-moe-bf16.gguf"),
-        ("mixtral", "mixtral-bf16.gguf"),
-        ("qwen3-next", "qwen3-next-bf16.gguf"),
-        ("gemma2", "gemma2-f16.gguf"),
-        ("phi3", "phi3-bf16.gguf"),
-        ("granite", "granite-bf16.gguf"),
-        ("smollm3", "smollm3-bf16.gguf"),
-        ("olmo2", "olmo2-f16.gguf"),
-        ("glm4", "glm4-bf16.gguf"),
-        ("gpt-oss", "gpt-oss-bf16.gguf"),
-        ("embedding-last", "embedding-last-bf16.gguf"),
-        ("embedding-mean", "embedding-mean-bf16.gguf"),
-    ];
-    for (folder, twin) in pairs {
+    for (folder, twin) in EXACT_TWINS {
         let open = |name| Checkpoint::open(&goldens::folder().join(name)).unwrap();
         let (folder, twin_weights) = (decoded(&open(folder)), decoded(&open(twin)));
         for (name, values) in &folder {

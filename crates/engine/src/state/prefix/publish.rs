@@ -97,18 +97,11 @@ impl PrefixTree {
         tokens: &[TokenId],
         id: SnapshotId,
     ) -> Result<(), SnapshotId> {
-        let mut at = self.root(salt);
-        for run in tokens.chunks(PAGE_TOKENS) {
-            match self.best_child(at, run) {
-                Some((child, matched)) if matched == run.len() => at = child,
-                Some(_) | None => return Err(id),
-            }
-        }
-        let offset = tokens.len() - (tokens.len().max(1) - 1) / PAGE_TOKENS * PAGE_TOKENS;
+        let (at, offset) = self.place_of(salt, tokens).ok_or(id)?;
         self.now += 1;
         let snapshot = Snapshot { offset, id, last_used: self.now };
         let node = self.node_mut(at);
-        if node.is_root() || node.snapshots.iter().any(|known| known.offset == offset) {
+        if node.snapshots.iter().any(|known| known.offset == offset) {
             return Err(id);
         }
         node.snapshots.push(snapshot);
@@ -118,15 +111,21 @@ impl PrefixTree {
 
     /// Whether a snapshot after exactly `tokens` is kept.
     pub(crate) fn has_snapshot(&self, salt: u64, tokens: &[TokenId]) -> bool {
-        let Some(mut at) = self.roots.get(&salt).copied() else { return false };
+        let place = self.place_of(salt, tokens);
+        place.is_some_and(|(at, offset)| self.node(at).snapshots.iter().any(|known| known.offset == offset))
+    }
+
+    /// The node in which exactly `tokens` end, and how many of its own they reach; none where they are not published
+    /// or there are none.
+    fn place_of(&self, salt: u64, tokens: &[TokenId]) -> Option<(NodeId, usize)> {
+        let mut at = *self.roots.get(&salt)?;
+        let mut offset = None;
         for run in tokens.chunks(PAGE_TOKENS) {
-            match self.best_child(at, run) {
-                Some((child, matched)) if matched == run.len() => at = child,
-                Some(_) | None => return false,
-            }
+            let (child, matched) = self.best_child(at, run)?;
+            (at, offset) = (child, (matched == run.len()).then_some(matched));
+            offset?;
         }
-        let offset = tokens.len() - (tokens.len().max(1) - 1) / PAGE_TOKENS * PAGE_TOKENS;
-        self.node(at).snapshots.iter().any(|known| known.offset == offset)
+        Some((at, offset?))
     }
 
     /// Panics where an invariant of the tree doesn't hold.
