@@ -3,7 +3,7 @@
 pub(crate) mod values;
 
 use crate::backend::BackendName;
-use crate::commands::{bench, doctor, eval, inspect, models, pull, rm, run};
+use crate::commands::{bench, doctor, embed, eval, inspect, models, pull, rm, run};
 use crate::model_reference::ModelReference;
 use clap::{Args, Parser, Subcommand};
 use gannet_loader::LoadOptions;
@@ -20,6 +20,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(run::RunArguments),
+    Embed(embed::EmbedArguments),
     Inspect(inspect::InspectArguments),
     Eval(eval::EvalArguments),
     Bench(bench::BenchArguments),
@@ -53,16 +54,21 @@ pub(crate) struct DeviceArguments {
 /// How much a sequence may hold.
 #[derive(Debug, Args)]
 pub(crate) struct ContextArguments {
-    /// Tokens of the longest sequence, prompt and answer together [default: the model's own, or what memory allows]
+    /// Tokens of the longest sequence, prompt and answer together [default: the model's own, with
+    /// --rope-scaling as far as that reaches, or what memory allows]
     #[arg(long, value_name = "TOKENS", value_parser = values::token_count)]
     pub(crate) context: Option<usize>,
     /// Stretch the rope for contexts beyond the model's own: yarn:FACTOR, linear:FACTOR or dynamic:FACTOR
     #[arg(long, value_name = "KIND:FACTOR")]
     pub(crate) rope_scaling: Option<RopeOverride>,
+    /// Take a --context beyond what the model and its rope were made for, where answers get worse
+    #[arg(long, requires = "context")]
+    pub(crate) force_context: bool,
 }
 
 impl ContextArguments {
     pub(crate) fn load_options(&self) -> LoadOptions {
-        LoadOptions { context: self.context, rope_scaling: self.rope_scaling, ..LoadOptions::default() }
+        let &Self { context, rope_scaling, force_context } = self;
+        LoadOptions { context, rope_scaling, force_context, ..LoadOptions::default() }
     }
 }

@@ -20,7 +20,9 @@ pub(crate) fn assemble(plan: &StepPlan, running: &[Running]) -> (Batch, SampleRo
         push_sequence(&mut batch, running, part);
         if part.draws {
             push_output(&mut batch, running);
-            draws.rows.push(sample_row(running));
+            if running.sequence.goal.is_none() {
+                draws.rows.push(sample_row(running));
+            }
         }
     }
     (batch, draws)
@@ -37,7 +39,7 @@ fn push_sequence(batch: &mut Batch, running: &Running, part: &Part) {
         length: Length::Exact(part.tokens.start as u32),
         tables,
         recurrent: running.state.banks(),
-        sampler: Some(running.slot),
+        sampler: sequence.goal.is_none().then_some(running.slot),
         adapter: None,
     });
 }
@@ -60,7 +62,10 @@ fn push_rows(
 
 fn push_output(batch: &mut Batch, running: &Running) {
     let row = batch.rows.len() as u32 - 1;
-    let want = Want { token: true, logprobs: running.sequence.request.logprobs, ..Want::default() };
+    let want = match &running.sequence.goal {
+        Some(_) => Want { pooled: true, ..Want::default() },
+        None => Want { token: true, logprobs: running.sequence.request.logprobs, ..Want::default() },
+    };
     batch.outputs.push(Output { row, want });
 }
 

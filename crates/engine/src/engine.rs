@@ -159,7 +159,10 @@ impl Engine {
         loop {
             let decoding = self.running.iter().filter(|running| running.sequence.is_decoding()).count();
             let rows = self.budget.rows(decoding);
-            let plan = scheduler::plan(&self.running, rows, self.runner.context);
+            let plan = match self.runner.whole_prompt_only() {
+                true => scheduler::plan_whole(&self.running, rows, self.runner.context),
+                false => scheduler::plan(&self.running, rows, self.runner.context),
+            };
             let Some((id, why)) = self.first_without_pages(&plan)? else { return Ok(plan) };
             // What is in flight may end sequences, which frees pages.
             if self.in_flight.is_empty() { self.make_room(id, &why)? } else { self.collect()? }

@@ -1,7 +1,8 @@
 //! The way into an engine from other threads.
 
+use crate::embedding::Goal;
 use crate::request::{Request, RequestId};
-use crate::runner::Runner;
+use crate::runner::{Pooling, Runner};
 use crate::sequence::Sequence;
 use crate::stats::{Clock, EngineStats, SharedStats};
 use crossbeam_channel::{Sender, TrySendError};
@@ -27,11 +28,15 @@ pub struct EngineHandle {
     vocabulary: usize,
     context: usize,
     longest_sequence: usize,
+    pooling: Option<Pooling>,
 }
 
 /// Why a request is refused at the door.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
+    /// The model makes vectors.
+    #[error("the model was loaded to make vectors of texts, which have no continuation")]
+    MakesVectors,
     /// There is nothing to continue.
     #[error("the prompt is empty; at least one token is needed")]
     EmptyPrompt,
@@ -93,12 +98,26 @@ impl EngineHandle {
             vocabulary: runner.vocabulary,
             context: runner.context,
             longest_sequence,
+            pooling: runner.pooling,
         }
     }
 
     /// Tokens of the longest sequence.
     pub fn context(&self) -> usize {
         self.context
+    }
+
+    /// How the engine makes vectors; none where it makes text.
+    pub(crate) fn pooling(&self) -> Option<Pooling> {
+        self.pooling
+    }
+
+    pub(crate) fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    pub(crate) fn longest_sequence(&self) -> usize {
+        self.longest_sequence
     }
 
     /// What the engine has done and does.
@@ -141,8 +160,18 @@ impl EngineHandle {
         Ok(id)
     }
 
+    pub(crate) fn send_embedding(&self, request: Request, goal: Goal) -> Result<RequestId, SubmitError> {
+        let id = RequestId(self.next_id.fetch_add(1, Ordering::Relaxed));
+        let sequence = Sequence::new(id, request, None, Clock::start());
+        self.send(Command::Submit(Box::new(Sequence { goal: Some(goal), ..sequence })))?;
+        Ok(id)
+    }
+
     fn check(&self, request: &Request) -> Result<(), SubmitError> {
         let (prompt, context, vocabulary) = (request.prompt.len(), self.context, self.vocabulary);
+        if self.pooling.is_some() {
+            return Err(SubmitError::MakesVectors);
+        }
         if prompt == 0 {
             return Err(SubmitError::EmptyPrompt);
         }

@@ -7,6 +7,7 @@
 //!
 //! Knows no text, no file, no device and no async runtime.
 
+mod embedding;
 mod request;
 
 mod handle;
@@ -24,10 +25,11 @@ mod stats;
 
 mod evaluate;
 
+pub use embedding::{EmbedError, Embedding, EmbeddingRequest, EmbeddingResult, EmbeddingSink};
 pub use engine::{Engine, EngineOptions};
 pub use evaluate::{EvaluateError, evaluate};
 pub use handle::{EngineHandle, SubmitError};
 pub use request::{Event, FinishReason, Request, RequestId, Sink, Usage};
-pub use runner::Runner;
+pub use runner::{Pooling, Runner};
 pub use state::{PrefixCounters, budget};
 pub use stats::{EngineStats, Timings};

@@ -1,5 +1,6 @@
 //! The events of one step, on their way to the sinks: one message and one wake-up each.
 
+use crate::embedding::{EmbeddingResult, EmbeddingSink};
 use crate::request::{Event, RequestId, Sink};
 use std::sync::Arc;
 
@@ -7,6 +8,14 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(crate) struct Outbox {
     messages: Vec<Message>,
+    results: Vec<Letter>,
+}
+
+/// The one result of a request for a vector.
+struct Letter {
+    sink: Arc<dyn EmbeddingSink>,
+    id: RequestId,
+    result: EmbeddingResult,
 }
 
 /// What one sink is told of one step.
@@ -23,8 +32,21 @@ impl Outbox {
         }
     }
 
+    /// The one result of a request for a vector.
+    pub(crate) fn push_embedding(
+        &mut self,
+        sink: &Arc<dyn EmbeddingSink>,
+        id: RequestId,
+        result: EmbeddingResult,
+    ) {
+        self.results.push(Letter { sink: sink.clone(), id, result });
+    }
+
     /// Delivers everything; returns the requests that nobody listens to any more.
     pub(crate) fn flush(&mut self) -> Vec<RequestId> {
+        for Letter { sink, id, result } in self.results.drain(..) {
+            sink.deliver(id, result);
+        }
         self.messages.drain(..).flat_map(|message| message.sink.deliver(message.events)).collect()
     }
 }

@@ -1,7 +1,8 @@
 //! A plan and its state as one thing that runs steps.
 
 use gannet_ops::{
-    Batch, Budget, DeviceError, Interrupter, Plan, SampleRows, State, StateLayout, StepId, StepOutput,
+    Batch, Budget, DeviceError, Interrupter, OutputKind, Plan, Program, SampleRows, State, StateLayout,
+    StepId, StepOutput,
 };
 use std::sync::Arc;
 
@@ -21,6 +22,28 @@ pub struct Runner {
     pub context: usize,
     /// Rows of the largest step.
     pub step_rows: usize,
+    /// How it makes vectors; none where it makes text.
+    pub pooling: Option<Pooling>,
+}
+
+/// How a plan makes vectors of texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pooling {
+    /// Elements of a vector.
+    pub width: usize,
+    /// Rows of the largest step.
+    pub step_rows: usize,
+    /// A text can't come in chunks, nor begin behind what the prefix cache has.
+    pub whole_prompt_only: bool,
+}
+
+impl Pooling {
+    /// That of a program which steps of at most `step_rows` rows run; none where it makes text.
+    pub fn of(program: &Program, step_rows: usize) -> Option<Self> {
+        let pooled = program.output(OutputKind::Pooled)?;
+        let width = program.value(pooled).width;
+        Some(Self { width, step_rows, whole_prompt_only: program.whole_prompt_only })
+    }
 }
 
 impl Runner {
@@ -33,6 +56,11 @@ impl Runner {
 
     pub(crate) fn wait(&mut self, step: StepId) -> Result<StepOutput, DeviceError> {
         self.plan.wait(step)
+    }
+
+    /// Whether each prompt is computed in one step of its own rows alone.
+    pub(crate) fn whole_prompt_only(&self) -> bool {
+        self.pooling.is_some_and(|pooling| pooling.whole_prompt_only)
     }
 
     pub(crate) fn interrupter(&self) -> Interrupter {

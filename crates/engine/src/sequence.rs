@@ -1,5 +1,6 @@
 //! A request from its submission to its end: its tokens, and how far they are computed.
 
+use crate::embedding::{Embedding, Goal};
 use crate::outbox::Outbox;
 use crate::request::{Event, FinishReason, Request, RequestId, Usage};
 use crate::state::{PrefixHit, SequenceState};
@@ -31,6 +32,8 @@ pub(crate) struct Sequence {
     /// Indices after which recurrent state is kept, ascending.
     pub(crate) checkpoints: Vec<usize>,
     pub(crate) clock: Clock,
+    /// The vector that it ends in, where it isn't continued.
+    pub(crate) goal: Option<Goal>,
 }
 
 /// What a running sequence holds of the engine's memory.
@@ -56,6 +59,7 @@ impl Sequence {
             preemptions: 0,
             checkpoints: Vec::new(),
             clock,
+            goal: None,
         }
     }
 
@@ -74,7 +78,11 @@ impl Sequence {
 
     /// Tokens that no submitted step computes yet; none where the last token is drawn already.
     pub(crate) fn pending(&self, context: usize) -> usize {
-        let most = self.prompt_tokens().saturating_add(self.request.max_tokens as usize).min(context);
+        let most = match self.goal {
+            // Its last row gives the vector, so that the context may be full.
+            Some(_) => self.prompt_tokens() + 1,
+            None => self.prompt_tokens().saturating_add(self.request.max_tokens as usize).min(context),
+        };
         if self.has_ended || self.total() >= most { 0 } else { self.total() - self.scheduled }
     }
 
@@ -101,14 +109,27 @@ impl Sequence {
     /// Says the last word.
     pub(crate) fn finish(&mut self, reason: FinishReason, outbox: &mut Outbox) {
         self.has_ended = true;
-        let usage = Usage {
+        match &self.goal {
+            Some(goal) => outbox.push_embedding(goal.sink(), self.id, Err(reason)),
+            None => self.say(Event::Finished { reason, usage: self.usage() }, outbox),
+        }
+    }
+
+    /// Ends with the vector that was the goal.
+    pub(crate) fn finish_with(&mut self, goal: &Goal, pooled: Vec<f32>, outbox: &mut Outbox) {
+        self.has_ended = true;
+        let embedding = Embedding { vector: goal.cut(pooled), usage: self.usage() };
+        outbox.push_embedding(goal.sink(), self.id, Ok(embedding));
+    }
+
+    fn usage(&self) -> Usage {
+        Usage {
             prompt_tokens: self.prompt_tokens() as u32,
             reused_tokens: self.hit.reused as u32,
             generated_tokens: self.generated_tokens() as u32,
             preemptions: self.preemptions,
             timings: self.clock.timings(),
-        };
-        self.say(Event::Finished { reason, usage }, outbox);
+        }
     }
 
     /// Goes back to the state of a waiting request, all tokens kept, to be computed again.

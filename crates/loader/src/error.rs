@@ -26,10 +26,17 @@ pub enum LoadError {
         expected: &'static str,
     },
     /// The model makes vectors of texts, not text.
-    #[error(
-        "`{family}` makes vectors of texts and no text, and nothing here asks for vectors yet; `inspect` shows it"
-    )]
+    #[error("`{family}` models like this one make vectors of texts and no text; `embed` makes them")]
     MakesNoText {
+        /// What people call its family.
+        family: &'static str,
+    },
+    /// The files don't say how the model would make vectors.
+    #[error(
+        "`{family}` models like this one make text, and their files don't say which rows make a vector; \
+         choose a pooling: last, mean or first"
+    )]
+    NoPooling {
         /// What people call its family.
         family: &'static str,
     },
@@ -37,7 +44,10 @@ pub enum LoadError {
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// A context beyond the model's own.
-    #[error("a context of {asked} tokens was asked for, and the model's own ends at {limit}")]
+    #[error(
+        "a context of {asked} tokens was asked for, and the model's own ends at {limit}; ask for at most that, or \
+         for a rope scaling that reaches further"
+    )]
     ContextTooLong {
         /// Tokens asked for.
         asked: usize,

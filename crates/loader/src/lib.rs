@@ -18,8 +18,9 @@ pub use progress::Progress;
 use gannet_engine::{Engine, EngineHandle, EngineOptions, Runner};
 use gannet_formats::Checkpoint;
 use gannet_model::{Model, RopeOverride};
-use gannet_ops::{Backend, KvFormat, OutputKind, Program, fuse};
+use gannet_ops::{Backend, KvFormat, PoolKind, Program, fuse};
 use gannet_text::text::Text;
+use memory::Wanted;
 use progress::WatchedWeights;
 use std::path::Path;
 use std::thread::{Builder, JoinHandle};
@@ -40,6 +41,23 @@ pub struct LoadOptions {
     pub kv_format: Option<KvFormat>,
     /// How the rope is stretched, in place of what the files say; as they say where absent.
     pub rope_scaling: Option<RopeOverride>,
+    /// Takes a `context` beyond what the model and its rope were made for, where answers get worse.
+    pub force_context: bool,
+    /// What the model is to make.
+    pub purpose: Purpose,
+}
+
+/// What a model is loaded for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// To continue texts.
+    #[default]
+    Text,
+    /// To make vectors of texts.
+    Vectors {
+        /// Which rows of a text make its vector; those that the files name where absent.
+        pooling: Option<PoolKind>,
+    },
 }
 
 /// A checkpoint whose model and text are understood; no weight has been read.
@@ -92,15 +110,12 @@ pub fn load(
     watch: &(dyn Fn(Progress) + Sync),
 ) -> Result<Loaded, LoadError> {
     let Opened { checkpoint, mut model, text } = open(path)?;
-    if let Some(scaling) = &options.rope_scaling {
-        model.scale_rope(scaling)?;
-    }
-    let weights = model.weights(&checkpoint)?;
-    let memory = MemoryPlan::new(&model, &checkpoint, options)?;
-    let program = model.program(&memory.program_options())?;
-    if program.output(OutputKind::Tokens).is_none() {
-        return Err(LoadError::MakesNoText { family: model.family });
-    }
+    apply(options, &mut model)?;
+    let wanted = Wanted::new(&model, &checkpoint, options)?;
+    let program = model.program(&wanted.program_options())?;
+    let weights = model.weights_of(&checkpoint, &program.weights)?;
+    let memory = MemoryPlan::fit(&wanted, &program, checkpoint.tensor_bytes() as u64, available_bytes())?;
+    let program = memory.fitted(program, &wanted, &model)?;
     let program = fuse(&program, backend.fusions());
     checkpoint.prefetch();
     let watched = WatchedWeights::new(&weights, &program, watch);
@@ -110,6 +125,23 @@ pub fn load(
     let runner = memory.runner(plan, state, &program, &model);
     let unused = weights.unused().into_iter().map(str::to_owned).collect();
     Ok(Loaded { model, text, program, runner, memory, unused })
+}
+
+/// Does to a model what was chosen about it.
+fn apply(options: &LoadOptions, model: &mut Model) -> Result<(), LoadError> {
+    if let Some(scaling) = &options.rope_scaling {
+        model.scale_rope(scaling)?;
+    }
+    let family = model.family;
+    match (options.purpose, &model.config.pooling) {
+        (Purpose::Text, None) | (Purpose::Vectors { pooling: None }, Some(_)) => Ok(()),
+        (Purpose::Text, Some(_)) => Err(LoadError::MakesNoText { family }),
+        (Purpose::Vectors { pooling: None }, None) => Err(LoadError::NoPooling { family }),
+        (Purpose::Vectors { pooling: Some(kind) }, _) => {
+            model.pool_by(kind);
+            Ok(())
+        }
+    }
 }
 
 /// Starts an engine over a runner on a thread of its own.

@@ -4,8 +4,8 @@
 //! the numbers.
 
 use crate::{DEFAULT_STEP_ROWS, LoadError, LoadOptions};
-use gannet_engine::Runner;
 use gannet_engine::budget::{self, Wish};
+use gannet_engine::{Pooling, Runner};
 use gannet_formats::Checkpoint;
 use gannet_model::{Model, ProgramOptions};
 use gannet_ops::{BatchLimits, Budget, KvFormat, Plan, Program, Rollback, State};
@@ -16,6 +16,10 @@ use std::path::Path;
 
 /// Recurrent snapshots that the prefix cache has room for, for each sequence.
 const SNAPSHOTS: u32 = 8;
+
+/// Rows of the largest step of a model that reads a text in one step, where nothing else is chosen: what published ones
+/// take at most.
+const WHOLE_STEP_ROWS: usize = 8192;
 
 /// The inputs of drafted rows take less memory than the state after each.
 const ROLLBACK: Rollback = Rollback::Replay;
@@ -43,36 +47,80 @@ pub struct MemoryPlan {
     pub available_bytes: u64,
 }
 
+/// What was asked for, with what stands where nothing was.
+pub(crate) struct Wanted {
+    context: usize,
+    /// Where it doesn't fit it is refused, in place of made shorter.
+    context_is_asked: bool,
+    step_rows: usize,
+    sequences: usize,
+    kv_format: KvFormat,
+}
+
+impl Wanted {
+    /// # Errors
+    /// A context of 0 or beyond the model's own.
+    pub(crate) fn new(
+        model: &Model,
+        checkpoint: &Checkpoint,
+        options: &LoadOptions,
+    ) -> Result<Self, LoadError> {
+        let own = model.default_context(options.rope_scaling.as_ref());
+        let context = options.context.unwrap_or(own);
+        check_context(context, if options.force_context { usize::MAX } else { model.context_limit() })?;
+        // A model that reads a text in one step needs steps as long as its texts.
+        let step_rows = match model.config.takes_chunks() {
+            true => DEFAULT_STEP_ROWS,
+            false => context.clamp(DEFAULT_STEP_ROWS, WHOLE_STEP_ROWS),
+        };
+        let sequences = options.sequences.unwrap_or(1);
+        Ok(Self {
+            context,
+            context_is_asked: options.context.is_some(),
+            step_rows: options.step_rows.unwrap_or(step_rows).min(context.saturating_mul(sequences)),
+            sequences,
+            kv_format: options.kv_format.unwrap_or_else(|| kv_format_for(checkpoint)),
+        })
+    }
+
+    /// What the program is made for, should all of it fit.
+    pub(crate) fn program_options(&self) -> ProgramOptions {
+        ProgramOptions { context: self.context, kv_format: self.kv_format, rollback: ROLLBACK }
+    }
+}
+
 impl MemoryPlan {
     /// Plans the memory of a model with what the system has left.
     ///
     /// # Errors
     /// A context of 0 or beyond the model's own, and `OutOfMemory` where not even one page fits or a wish doesn't.
     pub fn new(model: &Model, checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, LoadError> {
-        Self::within(model, checkpoint, options, available_bytes())
+        let wanted = Wanted::new(model, checkpoint, options)?;
+        let program = model.program(&wanted.program_options())?;
+        Self::fit(&wanted, &program, checkpoint.tensor_bytes() as u64, available_bytes())
     }
 
-    fn within(
-        model: &Model,
-        checkpoint: &Checkpoint,
-        options: &LoadOptions,
+    /// Plans the memory of a program that was made for what is wanted.
+    pub(crate) fn fit(
+        wanted: &Wanted,
+        program: &Program,
+        weight_bytes: u64,
         available_bytes: u64,
     ) -> Result<Self, LoadError> {
-        let wished = options.context.unwrap_or(model.config.context_length);
-        check_context(wished, model.context_limit())?;
-        let step_rows = options.step_rows.unwrap_or(DEFAULT_STEP_ROWS).min(wished);
-        let kv_format = options.kv_format.unwrap_or_else(|| kv_format_for(checkpoint));
-        let program = model.program(&ProgramOptions { context: wished, kv_format, rollback: ROLLBACK })?;
-        let weight_bytes = checkpoint.tensor_bytes() as u64;
-        let sequences = options.sequences.unwrap_or(1);
+        let &Wanted { step_rows, sequences, kv_format, .. } = wanted;
         let scratch_bytes = program.peak_value_bytes(step_rows, sequences);
-        let left = available_bytes.saturating_sub(weight_bytes + scratch_bytes);
+        let left = available_bytes.saturating_sub(weight_bytes.saturating_add(scratch_bytes));
         let slots = sequences as u32;
-        let wish =
-            Wish { context: wished, step_rows, depth: 1, sequences: slots, snapshots: SNAPSHOTS * slots };
+        let wish = Wish {
+            context: wanted.context,
+            step_rows,
+            depth: 1,
+            sequences: slots,
+            snapshots: SNAPSHOTS * slots,
+        };
         let fitting = budget::largest_context(&program.state, &wish, left);
-        let is_refused = if options.context.is_some() { fitting < wished } else { fitting == 0 };
-        let context = if is_refused { wished } else { fitting };
+        let is_refused = if wanted.context_is_asked { fitting < wanted.context } else { fitting == 0 };
+        let context = if is_refused { wanted.context } else { fitting };
         let budget = budget::for_wish(&program.state, &Wish { context, ..wish });
         let state_bytes = budget::bytes(&program.state, &budget);
         if is_refused {
@@ -95,6 +143,19 @@ impl MemoryPlan {
             scratch_bytes,
             available_bytes,
         })
+    }
+
+    /// The program for the context that fits: as it is, or made again where that is shorter, since ropes may follow it.
+    pub(crate) fn fitted(
+        &self,
+        program: Program,
+        wanted: &Wanted,
+        model: &Model,
+    ) -> Result<Program, LoadError> {
+        match self.context == wanted.context {
+            true => Ok(program),
+            false => Ok(model.program(&self.program_options())?),
+        }
     }
 
     /// What the program is made for.
@@ -122,6 +183,7 @@ impl MemoryPlan {
             vocabulary: model.config.vocabulary,
             context: self.context,
             step_rows: self.step_rows,
+            pooling: Pooling::of(program, self.step_rows),
         }
     }
 }
@@ -173,9 +235,16 @@ mod tests {
     }
 
     fn plan(context: Option<usize>, available: u64) -> Result<MemoryPlan, LoadError> {
+        plan_with(&LoadOptions { context, ..LoadOptions::default() }, available)
+    }
+
+    fn plan_with(options: &LoadOptions, available: u64) -> Result<MemoryPlan, LoadError> {
         let checkpoint = golden();
-        let model = gannet_model::recognise(&checkpoint).expect("the golden is a model");
-        MemoryPlan::within(&model, &checkpoint, &LoadOptions { context, ..LoadOptions::default() }, available)
+        let mut model = gannet_model::recognise(&checkpoint).expect("the golden is a model");
+        crate::apply(options, &mut model)?;
+        let wanted = Wanted::new(&model, &checkpoint, options)?;
+        let program = model.program(&wanted.program_options())?;
+        MemoryPlan::fit(&wanted, &program, checkpoint.tensor_bytes() as u64, available)
     }
 
     #[test]

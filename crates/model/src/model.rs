@@ -3,16 +3,16 @@
 use crate::ModelError;
 use crate::canonical::CanonicalWeights;
 use crate::canonical::Reading;
-use crate::config::ModelConfig;
+use crate::config::{ModelConfig, PoolingConfig};
 use crate::drafter::Drafter;
 use crate::families::{self, Storage};
 use crate::forward;
 use crate::names::{Names, Place};
 use crate::pooling;
-use crate::rope::RopeOverride;
+use crate::rope::{OverrideKind, RopeOverride};
 use crate::tokens::TokenIds;
 use gannet_formats::Checkpoint;
-use gannet_ops::{KvFormat, Program, Rollback, WeightUse};
+use gannet_ops::{KvFormat, PoolKind, Program, Rollback, WeightUse};
 use std::sync::Arc;
 
 /// A model of a known family.
@@ -127,6 +127,24 @@ impl Model {
     pub fn context_limit(&self) -> usize {
         let trained = self.config.context_length;
         self.config.ropes.iter().map(|rope| rope.reach(trained)).max().unwrap_or(trained)
+    }
+
+    /// The context where none is asked for: the one that the model was made for, or as far as an asked scaling of its
+    /// rope stretches that.
+    pub fn default_context(&self, asked: Option<&RopeOverride>) -> usize {
+        let trained = self.config.context_length;
+        match asked {
+            Some(RopeOverride { kind: OverrideKind::Dynamic, factor }) => (trained as f64 * factor) as usize,
+            Some(_) => self.context_limit(),
+            None => trained,
+        }
+    }
+
+    /// Makes vectors of texts by these rows, with the projections that the files have; a model that makes text loses its
+    /// head.
+    pub fn pool_by(&mut self, kind: PoolKind) {
+        let projections = self.config.pooling.take().map_or(Vec::new(), |pooling| pooling.projections);
+        self.config.pooling = Some(PoolingConfig { kind, projections });
     }
 
     /// What was chosen from the context for ropes that depend on it, a sentence each.

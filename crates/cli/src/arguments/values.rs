@@ -12,6 +12,8 @@ use std::str::FromStr;
 const MAX_THREADS: usize = 1024;
 /// Most tokens that a context, an answer or a window may be asked to have.
 const MAX_TOKENS: usize = 1 << 28;
+/// Most elements that a vector may be asked to have.
+const MAX_DIMENSIONS: usize = 1 << 20;
 /// Most sequences that may be asked for at once.
 const MAX_STREAMS: usize = 4096;
 /// Most repetitions, and most requests of a trace.
@@ -27,6 +29,11 @@ pub(crate) fn threads(text: &str) -> Result<usize, String> {
 /// A number of tokens.
 pub(crate) fn token_count(text: &str) -> Result<usize, String> {
     count(text, "tokens", MAX_TOKENS)
+}
+
+/// A number of elements of a vector.
+pub(crate) fn dimensions(text: &str) -> Result<usize, String> {
+    count(text, "dimensions", MAX_DIMENSIONS)
 }
 
 /// A number of tokens, or 0 for what is left out.

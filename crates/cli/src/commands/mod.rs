@@ -1,5 +1,6 @@
 //! The commands, a module each; a module holds its own arguments.
 
+pub(crate) mod embed;
 pub(crate) mod run;
 
 pub(crate) mod bench;

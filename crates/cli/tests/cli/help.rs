@@ -6,6 +6,7 @@ use crate::support::gannet;
 fn every_command_has_help_with_an_example_of_itself() {
     for command in [
         "run",
+        "embed",
         "inspect",
         "bench",
         "pull",
@@ -59,6 +60,9 @@ fn contradictory_flags_are_refused() {
     check("run m --json", &["--json needs a PROMPT or --ids"]);
     check("run m --raw", &["--raw needs a PROMPT"]);
     check("run m", &["needs a terminal", "- to read it from standard input"]);
+    check("embed m", &["nothing to embed"]);
+    check("embed m t --file f", &["TEXT", "--file"]);
+    check("run m p --force-context", &["--context"]);
     check("run m p --top-p 0.9", &["--top-p", "--temperature above 0"]);
     check("run m p --temperature 0 --top-k 5", &["--top-k", "--temperature above 0"]);
     check("run m p --backend reference --threads 2", &["--threads", "reference"]);

@@ -12,6 +12,7 @@ mod hub_server;
 mod bad_input;
 mod bench;
 mod doctor;
+mod embed;
 mod eval;
 mod help;
 mod hub;

@@ -3,6 +3,7 @@
 use super::Engine;
 use crate::request::{Event, FinishReason, RequestId};
 use crate::sequence::{Running, Sequence};
+use crate::state::PrefixHit;
 use gannet_ops::{DeviceError, PAGE_TOKENS, SamplerSlot};
 
 /// Recurrent checkpoints inside a prompt beside those that the request names: at a half of it, a quarter, and so on.
@@ -50,23 +51,34 @@ impl Engine {
 
     /// Starts the request at a place of the queue, if there are pages for all of its tokens and the next one.
     fn start(&mut self, place: usize, slot: u32) -> Result<bool, DeviceError> {
+        let is_whole = self.runner.whole_prompt_only();
         let device = self.runner.state.as_mut();
         let waiting = self.queue.get(place);
         let mut state = self.state.empty(waiting.request.cache_salt, slot);
-        let hit = self.state.match_prefix(&mut state, &waiting.tokens, waiting.tokens.len() - 1, device)?;
+        let hit = match is_whole {
+            true => PrefixHit::default(),
+            false => {
+                self.state.match_prefix(&mut state, &waiting.tokens, waiting.tokens.len() - 1, device)?
+            }
+        };
         let needed = (waiting.tokens.len() + 1).min(self.runner.context);
         if self.state.reserve_whole(&mut state, needed, device)?.is_err() {
             self.state.release(&mut state);
             return Ok(false);
         }
         let (prompt, generated) = waiting.tokens.split_at(waiting.prompt_tokens());
-        device.start_history(SamplerSlot(slot), prompt, generated)?;
+        if waiting.goal.is_none() {
+            device.start_history(SamplerSlot(slot), prompt, generated)?;
+        }
         let mut sequence = self.queue.take(place);
         self.free_slots.pop();
         sequence.clock.starts_running();
         (sequence.scheduled, sequence.computed) = (hit.reused, hit.reused);
-        sequence.checkpoints =
-            if self.state.is_recurrent() { checkpoints(&sequence, hit.common) } else { Vec::new() };
+        sequence.checkpoints = if self.state.is_recurrent() && !is_whole {
+            checkpoints(&sequence, hit.common)
+        } else {
+            Vec::new()
+        };
         if sequence.preemptions == 0 {
             sequence.hit = hit;
             let (reused_tokens, common_tokens) = (hit.reused as u32, hit.common as u32);
@@ -120,8 +132,10 @@ impl Engine {
     /// room, and is computed again otherwise, to the same bits.
     fn preempt(&mut self, at: usize) -> Result<(), DeviceError> {
         let Running { mut sequence, mut state, slot } = self.running.remove(at);
-        let device = self.runner.state.as_mut();
-        self.state.publish(&state, &sequence.tokens[..sequence.computed], device)?;
+        if !self.runner.whole_prompt_only() {
+            let device = self.runner.state.as_mut();
+            self.state.publish(&state, &sequence.tokens[..sequence.computed], device)?;
+        }
         self.state.release(&mut state);
         self.free_slots.push(slot.0);
         sequence.preempted();

@@ -54,7 +54,8 @@ impl Engine {
         }
         let is_checkpoint = sequence.checkpoints.contains(&part.tokens.end);
         let fills_page = part.tokens.end / PAGE_TOKENS > before / PAGE_TOKENS;
-        if fills_page || is_checkpoint || part.tokens.end == sequence.prompt_tokens() {
+        let is_worth_it = fills_page || is_checkpoint || part.tokens.end == sequence.prompt_tokens();
+        if is_worth_it && !self.runner.whole_prompt_only() {
             let tokens = &sequence.tokens[..part.tokens.end];
             self.state.publish(state, tokens, self.runner.state.as_mut())?;
             if let Some(bank) = bank.filter(|_| is_checkpoint) {
@@ -86,6 +87,15 @@ impl Engine {
             sequence.say(event, &mut self.outbox);
         }
         let Some(result) = result else { return };
+        if let Some(goal) = sequence.goal.clone() {
+            return match result.pooled {
+                Some(pooled) => sequence.finish_with(&goal, pooled, &mut self.outbox),
+                None => {
+                    let why = "the device gave no vector, though one was asked for".to_owned();
+                    sequence.finish(FinishReason::Failed(why), &mut self.outbox);
+                }
+            };
+        }
         let Some(token) = result.token else {
             let why = "no token of the vocabulary is allowed here".to_owned();
             return self.end(at, FinishReason::Failed(why), bank);
@@ -109,10 +119,13 @@ impl Engine {
             return;
         }
         let tokens = &sequence.tokens[..sequence.computed];
-        let device = self.runner.state.as_mut();
-        let mut published = self.state.publish(state, tokens, device);
-        if let (Ok(()), Some(bank)) = (&published, bank) {
-            published = self.state.checkpoint(state, bank, tokens, device);
+        let mut published = Ok(());
+        if !self.runner.whole_prompt_only() {
+            let device = self.runner.state.as_mut();
+            published = self.state.publish(state, tokens, device);
+            if let (Ok(()), Some(bank)) = (&published, bank) {
+                published = self.state.checkpoint(state, bank, tokens, device);
+            }
         }
         let reason = match published {
             Ok(()) => reason,

@@ -63,6 +63,25 @@ pub(crate) fn plan(running: &[Running], rows: usize, context: usize) -> StepPlan
     StepPlan { parts: running.iter().zip(&shares).filter_map(part).collect() }
 }
 
+/// Whole prompts alone, in the order in which they started, as many as `rows` rows hold. The first goes even where it is
+/// longer: the largest step holds it, and shorter ones must not pass it for ever.
+pub(crate) fn plan_whole(running: &[Running], rows: usize, context: usize) -> StepPlan {
+    let mut left = rows;
+    let mut parts = Vec::new();
+    for Running { sequence, .. } in running {
+        let pending = sequence.pending(context);
+        if pending == 0 {
+            continue;
+        }
+        if pending > left && !parts.is_empty() {
+            break;
+        }
+        left = left.saturating_sub(pending);
+        parts.extend(part_of(sequence, pending));
+    }
+    StepPlan { parts }
+}
+
 fn share_among_prompts(
     running: &[Running],
     pending: &[usize],

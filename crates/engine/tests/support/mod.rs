@@ -118,7 +118,16 @@ pub(crate) fn runner_with(budget: Budget, context: usize, step_rows: usize) -> R
     let state = backend.allocate(&program.state, &budget).expect("toy state fits");
     let limits = BatchLimits { rows: step_rows, sequences: 1, outputs: step_rows, context };
     let plan = backend.compile(&program, &weights, &limits).expect("the toy program compiles");
-    Runner { plan, state, layout: layout(), budget, vocabulary: VOCABULARY, context, step_rows }
+    Runner {
+        plan,
+        state,
+        layout: layout(),
+        budget,
+        vocabulary: VOCABULARY,
+        context,
+        step_rows,
+        pooling: None,
+    }
 }
 
 /// An engine on its own thread.

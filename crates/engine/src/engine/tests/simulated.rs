@@ -99,6 +99,7 @@ pub(super) fn runner(kind: Kind, budget: Budget, context: usize) -> Runner {
         vocabulary: VOCABULARY as usize,
         context,
         step_rows: 256,
+        pooling: None,
     }
 }
 
