@@ -5,6 +5,7 @@
 
 mod admit;
 mod collect;
+mod masks;
 
 use crate::batch;
 use crate::handle::{Command, EngineHandle};
@@ -16,7 +17,7 @@ use crate::sequence::Running;
 use crate::state::StateManager;
 use crate::stats::SharedStats;
 use crossbeam_channel::{Receiver, TryRecvError, bounded};
-use gannet_ops::{DeviceError, RecurrentBank, StepId};
+use gannet_ops::{DeviceError, RecurrentBank, SampleRows, StepId};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
@@ -63,6 +64,8 @@ pub struct Engine {
 struct InFlight {
     step: StepId,
     plan: StepPlan,
+    /// How to draw its tokens, where masks can't be made yet.
+    waiting: Option<SampleRows>,
     /// The bank that each part's recurrent state was written to.
     banks: Vec<Option<RecurrentBank>>,
     submitted: Instant,
@@ -141,14 +144,14 @@ impl Engine {
     fn step(&mut self) -> Result<(), DeviceError> {
         self.expire(Instant::now());
         self.admit()?;
+        self.finish_draws()?;
         let plan = self.plan()?;
         let is_submitted = !plan.parts.is_empty();
         if is_submitted {
-            let (batch, draws) = batch::assemble(&plan, &self.running);
-            match self.runner.submit(&batch, &draws) {
+            match self.submit(plan) {
                 // Nothing of the step counts, so the next one computes the same rows again.
                 Err(DeviceError::Interrupted) => return Ok(()),
-                step => self.submitted(step?, plan),
+                submitted => submitted?,
             }
         }
         if self.in_flight.len() >= self.options.depth || !is_submitted { self.collect() } else { Ok(()) }
@@ -181,7 +184,21 @@ impl Engine {
         Ok(None)
     }
 
-    fn submitted(&mut self, step: StepId, plan: StepPlan) {
+    /// Submits a step, and its draws unless a mask waits for a token that is still being drawn. Masks are made while
+    /// the device computes.
+    fn submit(&mut self, plan: StepPlan) -> Result<(), DeviceError> {
+        let (batch, mut draws) = batch::assemble(&plan, &self.running);
+        let waits = self.waits_for_tokens(&plan);
+        let step = self.runner.submit(&batch)?;
+        if !waits {
+            self.mask(&plan, &mut draws);
+            self.runner.sample(step, &draws)?;
+        }
+        self.submitted(step, plan, waits.then_some(draws));
+        Ok(())
+    }
+
+    fn submitted(&mut self, step: StepId, plan: StepPlan, waiting: Option<SampleRows>) {
         let mut output = 0;
         let mut banks = Vec::new();
         for part in &plan.parts {
@@ -196,7 +213,7 @@ impl Engine {
                 output += 1;
             }
         }
-        self.in_flight.push_back(InFlight { step, plan, banks, submitted: Instant::now() });
+        self.in_flight.push_back(InFlight { step, plan, waiting, banks, submitted: Instant::now() });
     }
 
     pub(crate) fn obey(&mut self, command: Command) {

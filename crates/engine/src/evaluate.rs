@@ -41,7 +41,8 @@ pub fn evaluate(
             .expect("the budget is for the whole context");
         let batch = scores_of(&tokens[start..end], start, wanted_from, &state);
         let first = batch.outputs.first().map_or(0, |output| start + output.row as usize);
-        let step = runner.submit(&batch, &SampleRows::default())?;
+        let step = runner.submit(&batch)?;
+        runner.sample(step, &SampleRows::default())?;
         state.step_submitted();
         for (place, result) in runner.wait(step)?.outputs.iter().enumerate() {
             visit(first + place, result.logits.as_deref().expect("the scores were asked for"));

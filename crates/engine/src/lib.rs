@@ -8,6 +8,7 @@
 //! Knows no text, no file, no device and no async runtime.
 
 mod embedding;
+mod constraint;
 mod request;
 
 mod handle;
@@ -26,6 +27,7 @@ mod stats;
 mod evaluate;
 
 pub use embedding::{EmbedError, Embedding, EmbeddingRequest, EmbeddingResult, EmbeddingSink};
+pub use constraint::{Constraint, ConstraintError, MayEnd, Progress};
 pub use engine::{Engine, EngineOptions};
 pub use evaluate::{EvaluateError, evaluate};
 pub use handle::{EngineHandle, SubmitError};

@@ -1,6 +1,6 @@
 //! What a client asks for, and what it hears.
 
-use crate::Timings;
+use crate::{Constraint, Timings};
 use crossbeam_channel::{Sender, TrySendError};
 use gannet_ops::sampling::Sampling;
 use gannet_ops::{TokenId, TokenLogprobs};
@@ -39,6 +39,8 @@ pub struct Request {
     /// Indices of the prompt at which later prompts are likely to branch off: ends of messages and of what stands
     /// before them. Recurrent state is kept there, where the model has any.
     pub boundaries: Vec<u32>,
+    /// What the answer must look like. `min_tokens` holds as far as it lets the answer go on.
+    pub constraint: Option<Box<dyn Constraint>>,
     /// Where events go.
     pub sink: Arc<dyn Sink>,
 }
@@ -59,6 +61,7 @@ impl Request {
             deadline: None,
             cache_salt: 0,
             boundaries: Vec::new(),
+            constraint: None,
             sink,
         }
     }
@@ -123,6 +126,8 @@ pub enum Event {
 pub enum FinishReason {
     /// The model made one of the request's end tokens.
     EndToken(TokenId),
+    /// The request's constraint lets nothing follow.
+    Complete,
     /// The request's limit of tokens is reached.
     MaxTokens,
     /// The context is full.
@@ -141,7 +146,7 @@ impl FinishReason {
     /// The word that the field uses for it.
     pub fn name(&self) -> &'static str {
         match self {
-            FinishReason::EndToken(_) | FinishReason::Truncated => "stop",
+            FinishReason::EndToken(_) | FinishReason::Complete | FinishReason::Truncated => "stop",
             FinishReason::MaxTokens | FinishReason::ContextFull => "length",
             FinishReason::Cancelled => "cancelled",
             FinishReason::TimedOut => "timeout",
@@ -154,6 +159,7 @@ impl fmt::Display for FinishReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FinishReason::EndToken(token) => write!(f, "end token {}", token.0),
+            FinishReason::Complete => write!(f, "the answer is whole by its grammar"),
             FinishReason::MaxTokens => write!(f, "the limit of tokens is reached"),
             FinishReason::ContextFull => write!(f, "the context is full"),
             FinishReason::Truncated => write!(f, "ended by the client at an earlier token"),

@@ -47,11 +47,14 @@ impl Pooling {
 }
 
 impl Runner {
-    /// Submits a step with its draws.
-    pub(crate) fn submit(&mut self, batch: &Batch, draws: &SampleRows) -> Result<StepId, DeviceError> {
-        let step = self.plan.submit(batch, self.state.as_mut())?;
-        self.plan.sample(step, draws, self.state.as_mut())?;
-        Ok(step)
+    /// Submits a step; its draws follow.
+    pub(crate) fn submit(&mut self, batch: &Batch) -> Result<StepId, DeviceError> {
+        self.plan.submit(batch, self.state.as_mut())
+    }
+
+    /// Says how to draw the tokens that a step asks for.
+    pub(crate) fn sample(&mut self, step: StepId, draws: &SampleRows) -> Result<(), DeviceError> {
+        self.plan.sample(step, draws, self.state.as_mut())
     }
 
     pub(crate) fn wait(&mut self, step: StepId) -> Result<StepOutput, DeviceError> {

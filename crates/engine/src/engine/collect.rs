@@ -1,6 +1,7 @@
 //! What a step found becomes part of its sequences, and is told to their sinks.
 
 use super::{Engine, InFlight};
+use crate::constraint::Progress;
 use crate::request::{Event, FinishReason};
 use crate::scheduler::Part;
 use crate::sequence::{Running, Sequence};
@@ -18,7 +19,7 @@ impl Engine {
             let result = if part.draws { results.next() } else { None };
             self.commit(part, *bank, result)?;
         }
-        Ok(())
+        self.draw_waiting()
     }
 
     fn measure(&mut self, flight: &InFlight) {
@@ -105,8 +106,13 @@ impl Engine {
         if sequence.request.end_tokens.contains(&token) {
             return self.end(at, FinishReason::EndToken(token), bank);
         }
+        let progress = match sequence.request.constraint.as_mut().map(|it| it.advance(token)).transpose() {
+            Ok(progress) => progress,
+            Err(error) => return self.end(at, FinishReason::Failed(error.to_string()), bank),
+        };
         sequence.say(Event::Token { token, logprobs: result.logprobs }, &mut self.outbox);
-        if let Some(reason) = limit_reached(sequence, self.runner.context) {
+        let complete = progress.filter(|it| *it == Progress::Complete).map(|_| FinishReason::Complete);
+        if let Some(reason) = complete.or_else(|| limit_reached(sequence, self.runner.context)) {
             self.end(at, reason, bank);
         }
     }

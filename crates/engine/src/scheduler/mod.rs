@@ -21,7 +21,7 @@ use std::time::Duration;
 const PROMPT_AGE_LIMIT: Duration = Duration::from_secs(2);
 
 /// The rows of a step.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StepPlan {
     pub(crate) parts: Vec<Part>,
 }

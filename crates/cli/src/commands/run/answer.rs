@@ -27,6 +27,8 @@ pub(crate) enum Ending {
     EndToken(TokenId),
     /// A stop string, by its place in the list.
     StopString(usize),
+    /// Its grammar lets nothing follow.
+    Complete,
     /// The limit of tokens.
     MaxTokens,
     /// The context is full.
@@ -39,7 +41,7 @@ impl Ending {
     /// The word that the field uses for it.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Ending::EndToken(_) | Ending::StopString(_) => "stop",
+            Ending::EndToken(_) | Ending::Complete | Ending::StopString(_) => "stop",
             Ending::MaxTokens | Ending::ContextFull => "length",
             Ending::Interrupted => "cancelled",
         }
@@ -136,6 +138,7 @@ fn ending(reason: FinishReason, stopped: Option<usize>) -> Result<Ending, Failur
     }
     match reason {
         FinishReason::EndToken(token) => Ok(Ending::EndToken(token)),
+        FinishReason::Complete => Ok(Ending::Complete),
         FinishReason::MaxTokens => Ok(Ending::MaxTokens),
         FinishReason::ContextFull => Ok(Ending::ContextFull),
         FinishReason::Cancelled => Ok(Ending::Interrupted),

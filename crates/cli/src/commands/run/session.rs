@@ -150,6 +150,7 @@ impl Session {
         match answer.ending {
             Ending::EndToken(_) => "the end of the text".to_owned(),
             Ending::StopString(index) => format!("the stop string {:?}", self.stops[index]),
+            Ending::Complete => "the end that its grammar sets".to_owned(),
             Ending::MaxTokens => format!("the limit of {} tokens (--max-tokens)", self.max_tokens),
             Ending::ContextFull => {
                 format!("the context, which is full at {} tokens (--context)", self.context())

@@ -1,6 +1,8 @@
 //! The engine on a simulated device: scheduling as readable traces, and a seeded random driver.
 
+mod constrained;
 mod random;
+mod rule;
 mod scenarios;
 mod simulated;
 
@@ -11,6 +13,7 @@ use crate::sequence::Sequence;
 use crate::state::budget::{Wish, for_wish};
 use crate::stats::Clock;
 use gannet_ops::{Budget, TokenId};
+use rule::Rule;
 use simulated::Kind;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -125,9 +128,15 @@ impl Bench {
 
     /// Panics unless a request's tokens are what the model says after its prompt.
     fn check_answer(&self, id: RequestId, prompt: &[u32]) {
+        self.check_ruled(id, prompt, None);
+    }
+
+    /// The same for a request that a rule constrains.
+    fn check_ruled(&self, id: RequestId, prompt: &[u32], rule: Option<&Rule>) {
         let mut tokens: Vec<TokenId> = prompt.iter().copied().map(TokenId).collect();
         for (place, found) in self.tokens(id).into_iter().enumerate() {
-            let expected = simulated::next_token(self.kind, &tokens);
+            let wanted = simulated::next_token(self.kind, &tokens);
+            let expected = rule.map_or(wanted, |rule| rule.expected(&tokens[prompt.len()..], wanted));
             assert_eq!(found, expected, "token {place} of request {}", id.0);
             tokens.push(found);
         }

@@ -73,13 +73,20 @@ fn submit(
     let late =
         random.one_in(30).then(|| Instant::now() + Duration::from_micros(u64::from(random.below(300))));
     let boundary = random.below(text.len() as u32);
+    let rule = rule_of(RequestId(bench.next_id));
     let salt = u64::from(random.below(2));
     let id = bench.submit_with(&text, 1 + random.below(120), |request| {
         (request.priority, request.deadline, request.cache_salt) = (priority, late, salt);
         request.boundaries = vec![boundary];
+        request.constraint = rule.map(|rule| Box::new(rule) as _);
         request.end_tokens = (0..8).map(TokenId).collect();
     });
     (id, text)
+}
+
+/// Every third request has a constraint.
+fn rule_of(id: RequestId) -> Option<Rule> {
+    id.0.is_multiple_of(3).then(|| Rule::of(id.0))
 }
 
 fn check_end(bench: &Bench, submitted: &[(RequestId, Vec<u32>)]) {
@@ -87,7 +94,7 @@ fn check_end(bench: &Bench, submitted: &[(RequestId, Vec<u32>)]) {
     for (id, prompt) in submitted {
         let (reason, _) = bench.ending(*id).expect("every request hears its last word");
         *reasons.entry(reason.name()).or_default() += 1;
-        bench.check_answer(*id, prompt);
+        bench.check_ruled(*id, prompt, rule_of(*id).as_ref());
         assert!(
             !matches!(reason, FinishReason::Failed(ref why) if why.contains("does not exist")),
             "{reason:?}"

@@ -3,6 +3,7 @@
 //! token than [`next_token`] of the tokens alone.
 
 use crate::Runner;
+use gannet_ops::sampling::SampleRow;
 use gannet_ops::{
     Batch, Budget, ConvLayout, DeltaLayout, DeviceError, GroupId, Interrupter, KvFormat, NodeObserver,
     OutputResult, PAGE_TOKENS, PageGroup, PageId, PageLifetime, PagedLayout, Plan, RecurrentBank,
@@ -151,7 +152,11 @@ impl Plan for SimulatedPlan {
     }
 
     fn sample(&mut self, step: StepId, rows: &SampleRows, _state: &mut dyn State) -> Result<(), DeviceError> {
-        assert_eq!(rows.rows.len(), self.drawn[&step].len(), "a draw for each output");
+        let drawn = self.drawn.get_mut(&step).expect("the step was submitted");
+        assert_eq!(rows.rows.len(), drawn.len(), "a draw for each output");
+        for (token, row) in drawn.iter_mut().zip(&rows.rows) {
+            *token = token.and_then(|wanted| masked(wanted, row));
+        }
         self.sampled.push(step);
         Ok(())
     }
@@ -169,6 +174,13 @@ impl Plan for SimulatedPlan {
     fn interrupter(&self) -> Interrupter {
         Interrupter::default()
     }
+}
+
+/// The first token from `wanted` on that the row may draw, from the lowest again after the highest.
+fn masked(wanted: TokenId, row: &SampleRow) -> Option<TokenId> {
+    let Some(allowed) = &row.allowed else { return Some(wanted) };
+    let is_set = |token: &u32| allowed[*token as usize / 32] >> (token % 32) & 1 == 1;
+    (wanted.0..wanted.0 + VOCABULARY).map(|token| token % VOCABULARY).find(is_set).map(TokenId)
 }
 
 impl SimulatedPlan {
