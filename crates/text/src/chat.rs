@@ -13,6 +13,7 @@
 
 mod boundaries;
 mod clock;
+mod compiled;
 mod continuation;
 mod dialect;
 mod input;
@@ -21,11 +22,15 @@ mod methods;
 mod python_json;
 mod rewrite;
 mod source;
+mod weight;
 
-use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use minijinja::{Environment, ErrorKind, Value};
+use minijinja::{ErrorKind, Value};
 use serde_json::Map;
+
+use compiled::Compiled;
 
 use crate::error::TextError;
 use crate::special::{self, MARK_BYTES};
@@ -40,6 +45,8 @@ pub use source::{TemplateSources, from_config, from_file};
 pub const MAX_FUEL: u64 = 5_000_000;
 /// Longest rendered text, in bytes; a context of a million tokens has about 4 million.
 pub const MAX_RENDERED_BYTES: usize = 1 << 23;
+/// Most bytes that a template prints, into its own variables too: macros print what then is printed again.
+pub const MAX_PRINTED_BYTES: usize = 4 * MAX_RENDERED_BYTES;
 /// Deepest nesting of blocks, calls and macros while rendering.
 pub const MAX_RECURSION: usize = 200;
 /// Longest template, in bytes; the longest public ones have about 30,000.
@@ -139,9 +146,7 @@ impl ChatTemplate {
             return Err(TextError::TooLarge { what: "the chat template's length in bytes", found, limit });
         }
         let source = rewrite::rewritten(source)?;
-        dialect::environment(Clock::System, None, MAX_FUEL)
-            .template_from_str(&source)
-            .map_err(syntax_error)?;
+        Compiled::new(&source, dialect::syntax()).map_err(syntax_error)?;
         let mut template = Self { source, tokenizer: tokenizer.clone(), contents: ContentKinds::Both };
         template.contents = template.probe_contents();
         Ok(template)
@@ -186,7 +191,7 @@ impl ChatTemplate {
         };
         let guard = input::Guard { specials: self.tokenizer.special_texts(), mark };
         let context = input.context(&guard, self.named(), generate);
-        let text = self.run(&dialect::environment(options.clock, mark, fuel), context)?;
+        let text = self.run(options.clock, mark, fuel, context)?;
         let (text, seams) = match mark {
             Some(mark) => special::remove_marks(&text, mark),
             None => (text, Vec::new()),
@@ -194,16 +199,23 @@ impl ChatTemplate {
         Ok(Rendered { text, boundaries: Vec::new(), seams })
     }
 
-    fn run(&self, environment: &Environment<'_>, context: Value) -> Result<String, TextError> {
-        let template = environment.template_from_str(&self.source).map_err(syntax_error)?;
-        let mut output = Output::default();
-        let rendered = template.render_captured_to(context, &mut output).map(|_| ());
-        if let Some(found) = output.refused {
-            let what = "the length of what the chat template prints, in bytes and as far as it came";
-            return Err(TextError::TooLarge { what, found, limit: MAX_RENDERED_BYTES });
+    fn run(&self, clock: Clock, mark: Option<char>, fuel: u64, context: Value) -> Result<String, TextError> {
+        let compiled = Compiled::new(&self.source, dialect::syntax()).map_err(syntax_error)?;
+        let printed = Arc::new(AtomicUsize::new(0));
+        let environment = dialect::environment(clock, mark, fuel, printed.clone());
+        let rendered = compiled.render(&environment, context);
+        let too_much = |what, found, limit| TextError::TooLarge { what, found, limit };
+        let printed = printed.load(Ordering::Relaxed);
+        if printed > MAX_PRINTED_BYTES {
+            let what = "what the chat template prints, also into its own variables, in bytes";
+            return Err(too_much(what, printed, MAX_PRINTED_BYTES));
         }
-        rendered.map_err(render_error)?;
-        Ok(String::from_utf8(output.bytes).expect("a template prints text"))
+        let text = rendered.map_err(render_error)?;
+        if text.len() > MAX_RENDERED_BYTES {
+            let what = "the length of what the chat template prints in bytes";
+            return Err(too_much(what, text.len(), MAX_RENDERED_BYTES));
+        }
+        Ok(text)
     }
 
     fn named(&self) -> &NamedTokens {
@@ -241,30 +253,6 @@ impl ChatTemplate {
 
 fn syntax_error(error: minijinja::Error) -> TextError {
     TextError::TemplateSyntax { line: error.line().unwrap_or(0), reason: reason(&error) }
-}
-
-/// What a template prints, up to a limit.
-#[derive(Default)]
-struct Output {
-    bytes: Vec<u8>,
-    /// The length at which it was over the limit.
-    refused: Option<usize>,
-}
-
-impl io::Write for Output {
-    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        let length = self.bytes.len() + piece.len();
-        if length > MAX_RENDERED_BYTES {
-            self.refused.get_or_insert(length);
-            return Err(io::Error::other("the text is over its limit"));
-        }
-        self.bytes.extend_from_slice(piece);
-        Ok(piece.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 fn render_error(error: minijinja::Error) -> TextError {

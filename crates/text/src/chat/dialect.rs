@@ -6,23 +6,46 @@
 //! Knows no message.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State, Value, filters};
 
-use super::MAX_RECURSION;
 use super::clock::Clock;
-use super::{methods, python_json};
+use super::{MAX_PRINTED_BYTES, MAX_RECURSION, methods, python_json, weight};
 
-/// The environment of one rendering. `mark` is the character that `tojson` must not escape.
-pub(super) fn environment(clock: Clock, mark: Option<char>, fuel: u64) -> Environment<'static> {
-    let mut environment = Environment::new();
+/// How templates are written.
+pub(super) fn syntax() -> SyntaxConfig {
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
-    environment.set_syntax(syntax.expect("the default delimiters are valid"));
+    syntax.expect("the default delimiters are valid")
+}
+
+/// The environment of one rendering. `mark` is the character that `tojson` must not escape; `printed` counts the bytes
+/// that the template prints, also into its own variables.
+pub(super) fn environment(
+    clock: Clock,
+    mark: Option<char>,
+    fuel: u64,
+    printed: Arc<AtomicUsize>,
+) -> Environment<'static> {
+    let mut environment = Environment::new();
+    weight::add_to(&mut environment);
+    // It prints every variable.
+    environment.remove_global("debug");
     environment.set_fuel(Some(fuel));
     environment.set_recursion_limit(MAX_RECURSION);
-    environment.set_formatter(print);
+    environment.set_formatter(move |out, state, value| {
+        let bytes = match value.as_str() {
+            Some(text) => text.len(),
+            None => weight::pay(state, value)? as usize,
+        };
+        if printed.fetch_add(bytes, Ordering::Relaxed) + bytes > MAX_PRINTED_BYTES {
+            return Err(Error::new(ErrorKind::WriteFailure, "the template prints too much"));
+        }
+        print(out, state, value)
+    });
     environment.set_unknown_method_callback(methods::python_method);
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", move |format: &str| {
@@ -144,7 +167,8 @@ impl fmt::Display for Raised {
 
 impl std::error::Error for Raised {}
 
-fn raise_exception(message: &Value) -> Result<Value, Error> {
+fn raise_exception(state: &State<'_, '_>, message: &Value) -> Result<Value, Error> {
+    weight::pay(state, message)?;
     let raised = Raised(message.to_string());
     Err(Error::new(ErrorKind::InvalidOperation, raised.0.clone()).with_source(raised))
 }

@@ -5,6 +5,8 @@
 use minijinja::value::{Tuple, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 
+use super::weight;
+
 /// Calls `method`, here or among those of minijinja-contrib.
 pub(super) fn python_method(
     state: &mut State<'_, '_>,
@@ -12,6 +14,7 @@ pub(super) fn python_method(
     method: &str,
     args: &[Value],
 ) -> Result<Value, Error> {
+    pay(state, value, method, args)?;
     let known = match (value.kind(), value.as_str()) {
         (_, Some(text)) => string_method(text, method, args)?,
         (ValueKind::Seq, None) if method == "index" => Some(list_index(value, args)?),
@@ -21,6 +24,20 @@ pub(super) fn python_method(
     match known {
         Some(result) => Ok(result),
         None => minijinja_contrib::pycompat::unknown_method_callback(state, value, method, args),
+    }
+}
+
+/// Pays for what the method may walk through, and refuses what would make too much of it.
+fn pay(state: &State<'_, '_>, value: &Value, method: &str, args: &[Value]) -> Result<(), Error> {
+    match (value.as_str(), method) {
+        (Some(text), "split" | "rsplit") => {
+            weight::check_pieces(text, args.first().and_then(Value::as_str))
+        }
+        (Some(text), "splitlines") => weight::check_pieces(text, Some("\n")),
+        (Some(text), "format") => weight::check_fields(state, text, args),
+        (None, "get" | "keys" | "values" | "items" | "copy") => Ok(()),
+        (Some(_), _) => args.iter().try_for_each(|value| weight::pay(state, value).map(|_| ())),
+        (None, _) => args.iter().chain([value]).try_for_each(|value| weight::pay(state, value).map(|_| ())),
     }
 }
 

@@ -145,55 +145,190 @@ proptest! {
     }
 }
 
-#[test]
-fn what_a_template_can_make_grow_is_limited() {
-    let tokenizer = gguf::tokenizer(fixture::vocabulary(&fixture::read("smollm"))).unwrap();
-    let render = |source: &str| {
-        let template = ChatTemplate::new(source, &tokenizer)?;
-        template.render(&[Message::new("user", "x")], &[], &RenderOptions::default())
+/// Templates that try to use up memory or time, each by another way.
+fn greedy_templates() -> Vec<String> {
+    let doubled = |first: &str, step: &str, last: &str| {
+        format!("{{% set ns = namespace(x={first}) %}}{{% for i in range(99) %}}{{% set ns.x = {step} %}}{{% endfor %}}{last}")
     };
-    for source in [
-        "{{ 'x' * 1000000000000 }}",
-        "{{ [1] * 1000000000000 }}",
-        "{{ range(1000000000000) | list }}",
+    let often = |first: &str, step: &str| {
+        let loops = "{% for i in range(99999) %}";
+        format!("{{% set x = {first} %}}{loops}{{% if {step} %}}{{% endif %}}{{% endfor %}}")
+    };
+    let statements = [
         "{% for i in range(100000) %}{{ 'x' * 100000 }}{% endfor %}",
         "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}",
-        "{{ 'x' | indent(1000000000000) }}",
-        "{{ [[1]] | tojson(indent=1000000000000) }}",
-        "{{ '%1000000000000d' % 1 }}",
-        "{{ '{:1000000000000}'.format(1) }}",
-        "{{ 10 ** 10 ** 10 ** 10 }}",
-        "{% set ns = namespace(x='ab') %}{% for i in range(99) %}{% set ns.x = ns.x.replace('a', ns.x) %}{% endfor %}",
-        "{% set ns = namespace(x=[1]) %}{% for i in range(21) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x | tojson }}",
-        "{% set ns = namespace(x='ab') %}{% for i in range(99) %}{% set ns.x = (ns.x * 9).upper() %}{% endfor %}",
-        "{% set ns = namespace(x='ab') %}{% for i in range(99) %}{% set ns.x = [ns.x] * 9 | join %}{% endfor %}{{ ns.x }}",
         "{% macro f(n) %}{{ f(n + 1) }}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}",
+        "{% macro f(x) %}{{ f(x + x) }}{% endmacro %}{{ f([1]) }}",
+        "{% macro f(x) %}{{ x }}{{ x }}{% endmacro %}{% set ns = namespace(x='x') %}{% for i in range(99) %}{% set ns.x = f(ns.x) %}{% endfor %}",
         "{% for x in [1] recursive %}{{ loop([1, 1]) }}{% endfor %}",
-        &"{% if 1 %}".repeat(5000),
-        &("{{ ".to_owned() + &"(".repeat(100_000)),
-        &("{{ ".to_owned() + &"-".repeat(100_000) + "1 }}"),
-        &("{{ x".to_owned() + &".x".repeat(100_000) + " }}"),
-        &("{{ 'x'".to_owned() + &"|upper".repeat(100_000) + " }}"),
-        &("{{ 1".to_owned() + &" + 1".repeat(100_000) + " }}"),
-        &("{{ ".to_owned() + &"[".repeat(50_000) + &"]".repeat(50_000) + " }}"),
-        &("{{ ".to_owned() + &"'%s' % (".repeat(3000) + "1" + &")".repeat(3000) + " }}"),
-    ] {
-        let label: String = source.chars().take(90).collect();
-        if let Ok(rendered) = render(source) {
-            assert!(rendered.text.len() < 1 << 20, "{label}: {} bytes", rendered.text.len());
-        }
+        "{% for x in [[1]] recursive %}{{ loop(x + x) }}{% endfor %}",
+        "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}",
+        "{% set ns = namespace() %}{% set ns.x = [ns] %}{{ ns }}",
+        "{% set ns = namespace() %}{% set ns.x = {'a': ns} %}{{ ns == ns.x }}",
+        "{% set ns = namespace() %}{% set ns.x = dict(a=ns) %}{{ ns.x | tojson }}",
+        "{% set ns = namespace(a=namespace()) %}{% set ns.a.x = ns %}{{ ns }}",
+        "{% for x in [1, 2] %}{{ [loop, loop] }}{% endfor %}",
+        "{% set x = 'ab' * 4000000 %}{% for i in range(99) %}{{ x }}{% endfor %}",
+        "{% set x %}{% for i in range(99999) %}{{ 'abcdefghij' * 1000 }}{% endfor %}{% endset %}{{ x | length }}",
+        "{% set x = [1] * 400000 %}{% set y = [1] * 400000 %}{% for i in range(99999) %}{% if x == y %}{% endif %}{% endfor %}",
+        "{% set x = [1] * 400000 %}{% for i in range(99999) %}{% if loop.changed(x) %}{% endif %}{% endfor %}",
+        "{% set x = [1] * 400000 %}{% for i in range(9999) %}{{ loop.cycle(x, x) | length }}{% endfor %}",
+        "{% set x = [1] * 400000 %}{% set a, b = x, x %}{% with c = [x, x] %}{% with d = [c, c] %}{{ d == d[:] }}{% endwith %}{% endwith %}",
+        "{% filter upper %}{% for i in range(999999) %}{{ 'x' * 99999 }}{% endfor %}{% endfilter %}",
+        "{% autoescape true %}{% set ns = namespace(x='<') %}{% for i in range(99) %}{% set ns.x = ns.x | e ~ ns.x %}{% endfor %}{% endautoescape %}",
+        "{% set ns = namespace(a=1) %}{% for i in range(99999) %}{% set ns.a = [ns.a] %}{% endfor %}{{ ns.a }}",
+        "{% set ns = namespace(a=1) %}{% for i in range(99999) %}{% set ns.a = {'a': ns.a} %}{% endfor %}{{ ns.a }}",
+        "{% call f() %}{% endcall %}{% macro f() %}{{ caller() }}{{ f() }}{% endmacro %}{{ f() }}",
+    ];
+    let values = [
+        "'x' * 1000000000000", "1000000000000 * 'x'", "[1] * 1000000000000", "(1, 2) * 100000000", "(1, 2) * 10000000",
+        "[[[[1] * 100000000] * 100000000] * 100000000]", "range(1000000000000) | list", "range(1000000000000) | string",
+        "range(99999999) ~ ''", "range(99999999) | join(',')", "range(9999999) | tojson", "range(9999999) | sort",
+        "[range(99999), range(99999)] * 99999", "'x' | indent(1000000000000)", "[[1]] | tojson(indent=1000000000000)",
+        "[1] * 400000 | tojson(separators=('x' * 1000000, 'x' * 1000000))", "'%1000000000000d' % 1",
+        "'%1000000000s' | format('a')", "'%.1000000000f' | format(1.5)", "'%*d' | format(1000000000, 1)",
+        "'{:1000000000000}'.format(1)", "'{:.1000000000f}'.format(1.5)", "'{:{}}'.format(1, 1000000000)",
+        "('{0}' * 99999).format('x' * 8000000)", "('%s' * 9) | format('x' * 8000000, 'x' * 8000000)",
+        "10 ** 10 ** 10 ** 10", "'x'.zfill(1000000000000)", "'x'.ljust(1000000000000)", "'x'.rjust(1000000000000)",
+        "'\t'.expandtabs(1000000000000)", "('\t' * 8000000).expandtabs(1000)", "('a' * 8000000).split('a')",
+        "('a ' * 4000000).split()", "('a ' * 4000000).rsplit()", "('a\n' * 4000000).splitlines()",
+        "('a' * 8000000) | split('a')", "('a ' * 4000000) | split", "('a\n' * 4000000) | lines",
+        "('a' * 8000000) | list", "('a' * 8000000) | batch(2)", "('a' * 8000000) | sort", "('a' * 8000000) | unique",
+        "('a' * 8000000) | map('upper') | list", "('a' * 8000000)[::-1] | list", "('a' * 8000000) | reverse | list",
+        "('a' * 4000).replace('a', 'a' * 4000)", "('a' * 8000000).replace('a', 'a' * 8000000)",
+        "('a' * 8000000) | replace('a', 'a' * 8000000)", "('a' * 8000000).replace('', 'a' * 8000000)",
+        "('a' * 8000000).join(['x'] * 400000)", "['x'] * 400000 | join('a' * 8000000)", "('<' * 8000000) | e | e",
+        "[1] | batch(1000000000, 0) | list", "[1] | slice(1000000000) | list", "[1] | slice(9000000, 0) | list",
+        "[[1]] * 400000 | sum(start=[])", "['x' * 10] * 200000 | sum(start='')", "[[1] * 400000] * 9 | map('list') | list",
+        "['a' * 1000000] * 8 | map('replace', 'a', 'a' * 100) | list", "[1] | zip(range(99999999)) | list",
+        "[range(99999999)] | chain(range(99999999)) | list", "('{' * 100000).format()", "debug()",
+        "'\u0130' * 2000000 | lower | upper", "('ß' * 4000000).upper().upper()", "('x' * 8000000).title().swapcase()",
+    ];
+    let mut templates: Vec<String> = statements.map(str::to_owned).into();
+    templates.extend(values.map(|value| format!("{{{{ {value} | length }}}}")));
+    templates.extend(values.map(|value| format!("{{% set x = {value} %}}{{{{ x }}}}")));
+    let steps = [
+        "ns.x + ns.x", "ns.x * 2", "ns.x * 3 + ns.x", "[ns.x, ns.x]", "(ns.x, ns.x)", "{'a': ns.x, 'b': ns.x}",
+        "dict(a=ns.x, b=ns.x)", "ns.x[:] + ns.x[::-1]", "ns.x | list + ns.x | list", "[ns.x] * 9 | list",
+        "[ns.x, ns.x] | map('list') | list", "ns.x | chain(ns.x)", "ns.x | zip(ns.x) | list", "[ns.x, ns.x] | first + ns.x",
+        "[ns.x] | batch(9, ns.x) | list", "[ns.x] | slice(9, ns.x) | list", "[ns.x, ns.x] | groupby(0) | list",
+        "ns.x | select + ns.x | select", "[ns.x] + [ns.x]", "{'a': [ns.x, ns.x]}.items() | list", "[ns.x if 1 else 0] * 2",
+        "[[ns.x, ns.x]] | sum(start=[])", "ns.x | default(ns.x) + ns.x", "[ns.x, ns.x] | sort | unique | list",
+    ];
+    for last in ["", "{{ ns.x }}", "{{ ns.x | string | length }}", "{{ ns.x == ns.x[:] }}", "{{ ns.x | tojson }}", "{{ 'a' ~ ns.x }}"] {
+        templates.extend(steps.map(|step| doubled("[1]", step, last)));
     }
-    let long = render(&("{{ x".to_owned() + &".x".repeat(3000) + " }}")).unwrap_err().to_string();
-    assert_eq!(long, "the length of one tag of the chat template in bytes is 6007, above the limit of 4096");
-    let printed = render("{{ 'a' * 99999999 }}").unwrap_err().to_string();
+    let text_steps = [
+        "ns.x ~ ns.x", "ns.x + ns.x", "ns.x * 9", "(ns.x * 9).upper()", "[ns.x] * 9 | join", "ns.x.replace('a', ns.x)",
+        "ns.x | replace('a', ns.x)", "'%s%s' % (ns.x, ns.x)", "'{}{}'.format(ns.x, ns.x)", "ns.x | indent(200)",
+        "ns.x.join([ns.x, ns.x, ns.x])", "[ns.x, ns.x] | string", "[ns.x, ns.x] | tojson", "ns.x | urlencode | urlencode",
+        "ns.x | list | join(ns.x)", "ns.x.split('a') | join(ns.x)", "{ns.x: ns.x} | string", "ns.x | pprint * 2",
+        "ns.x | e | e + '<'", "ns.x.center(1000) ~ ns.x", "(ns.x, ns.x) ~ ''",
+    ];
+    templates.extend(text_steps.map(|step| doubled("'aab<'", step, "{{ ns.x }}")));
+    let works = [
+        "x == x[:]", "x in [x[:]]", "x < x[:]", "x is eq(x[:])", "x | sort", "x | unique | list", "x | string",
+        "x ~ ''", "x | join", "x | select('eq', x) | list", "x.index(2)", "x.count(2)", "x | tojson", "{x: 1}",
+        "x | max", "x | map('string') | list", "'%s' | format(x)", "'{}'.format(x)", "x | pprint", "not x[::-1]",
+        "x | list", "x | groupby('a')", "[x, x][0] != x[:]", "x | last", "x | length", "x[-1]",
+    ];
+    templates.extend(works.map(|step| often("[1] * 300000", step)));
+    templates.extend(works.map(|step| often("[[[1] * 60] * 60] * 60", step)));
+    templates.extend(works.map(|step| often("'ab' * 3000000", step)));
+    templates.extend([
+        "{% if 1 %}".repeat(5000),
+        "{{ ".to_owned() + &"(".repeat(100_000),
+        "{{ ".to_owned() + &"-".repeat(100_000) + "1 }}",
+        "{{ x".to_owned() + &".x".repeat(100_000) + " }}",
+        "{{ 'x'".to_owned() + &"|upper".repeat(100_000) + " }}",
+        "{{ 1".to_owned() + &" + 1".repeat(100_000) + " }}",
+        "{{ ".to_owned() + &"[".repeat(50_000) + &"]".repeat(50_000) + " }}",
+        "{{ ".to_owned() + &"'%s' % (".repeat(3000) + "1" + &")".repeat(3000) + " }}",
+        "{{ ('x' * 99999999) | length }}".repeat(1000),
+        "{{ 'x' * 1000 }}".repeat(30_000),
+    ]);
+    templates
+}
+
+fn rendered(tokenizer: &Tokenizer, source: &str) -> Result<String, TextError> {
+    let template = ChatTemplate::new(source, tokenizer)?;
+    template.render(&[Message::new("user", "x")], &[], &RenderOptions::default()).map(|rendered| rendered.text)
+}
+
+fn small_tokenizer() -> Tokenizer {
+    gguf::tokenizer(fixture::vocabulary(&fixture::read("smollm"))).unwrap()
+}
+
+#[test]
+fn what_a_template_can_make_grow_is_limited() {
+    let tokenizer = small_tokenizer();
+    let long = rendered(&tokenizer, &("{{ x".to_owned() + &".x".repeat(3000) + " }}")).unwrap_err();
+    assert_eq!(
+        long.to_string(),
+        "the length of one tag of the chat template in bytes is 6007, above the limit of 4096"
+    );
+    let printed = rendered(&tokenizer, &"{{ 'a' * 4194000 }}".repeat(3)).unwrap_err().to_string();
     assert!(
-        printed.contains("prints") && printed.contains("99999999, above the limit of 8388608"),
+        printed.contains("prints") && printed.contains("12582000, above the limit of 8388608"),
         "{printed}"
     );
+    let captured = "{% set x = 'a' * 4194000 %}{% for i in range(9) %}{% set y %}{{ x }}{% endset %}{% endfor %}";
+    let captured = rendered(&tokenizer, captured).unwrap_err().to_string();
+    assert!(
+        captured.contains("into its own variables") && captured.contains("above the limit of 33554432"),
+        "{captured}"
+    );
     // A text may be as long as it likes.
-    assert_eq!(render(&format!("{{{{ '{}' | length }}}}", "x".repeat(9000))).unwrap().text, "9000");
+    assert_eq!(rendered(&tokenizer, &format!("{{{{ '{}' | length }}}}", "x".repeat(9000))).unwrap(), "9000");
     // Padding is capped, not refused: Python would pad.
-    assert_eq!(render("{{ 'x'.center(1000000000000) | length }}").unwrap().text, "1024");
+    assert_eq!(rendered(&tokenizer, "{{ 'x'.center(1000000000000) | length }}").unwrap(), "1024");
+}
+
+/// Set in the process that renders greedy templates, which the shell has limited.
+const LIMITED: &str = "GANNET_TEST_LIMITED";
+/// Address space of that process, in KiB, and its processor time for all templates, in seconds. An unoptimised build
+/// takes about thirty times as long.
+#[cfg(unix)]
+const MEMORY_KIB: u32 = 400 << 10;
+
+#[cfg(unix)]
+#[test]
+fn greedy_templates_end_within_limits_of_memory() {
+    let program = std::env::current_exe().unwrap();
+    let limited = format!("ulimit -v {MEMORY_KIB}; exec \"$0\" --exact hostile::greedy_templates_end --nocapture");
+    let output = std::process::Command::new("sh")
+        .args(["-c", &limited])
+        .arg(program)
+        .env(LIMITED, "1")
+        // The allocator of the C library would reserve address space for each thread.
+        .env("MALLOC_ARENA_MAX", "1")
+        .output()
+        .unwrap();
+    let (said, fault) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}\n{said}\n{fault}", output.status);
+    assert!(said.contains(&format!("{} templates ended", greedy_templates().len())), "{said}");
+}
+
+#[test]
+fn greedy_templates_end() {
+    if std::env::var_os(LIMITED).is_none() {
+        return;
+    }
+    let tokenizer = small_tokenizer();
+    for source in greedy_templates() {
+        let label: String = source.chars().take(160).collect();
+        let start = std::time::Instant::now();
+        let ended = rendered(&tokenizer, &source);
+        let what = match &ended {
+            Ok(text) => format!("{} bytes", text.len()),
+            Err(error) => error.to_string(),
+        };
+        println!("{label}: {:?} {what}", start.elapsed());
+        if let Ok(text) = ended {
+            assert!(text.len() < 1 << 23, "{label}: {} bytes", text.len());
+        }
+    }
+    println!("{} templates ended", greedy_templates().len());
 }
 
 /// The paths of all small parts of `value`, as JSON pointers.
