@@ -7,9 +7,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a waiting thread spins before it sleeps: several times what waking a sleeper takes.
-pub(super) const SPIN: Duration = Duration::from_micros(60);
-
 /// Looks at the number between two looks at the clock.
 const LOOKS_PER_CLOCK: u32 = 64;
 
@@ -21,11 +18,15 @@ pub(super) struct Gate {
     sleepers: AtomicU32,
     lock: Mutex<()>,
     changed: Condvar,
+    /// How long a waiting thread spins.
+    spin: Duration,
 }
 
 impl Gate {
-    pub(super) fn new() -> Self {
+    /// Closed, at zero, with waiters that spin for so long.
+    pub(super) fn new(spin: Duration) -> Self {
         Self {
+            spin,
             number: AtomicU32::new(0),
             sleepers: AtomicU32::new(0),
             lock: Mutex::new(()),
@@ -74,7 +75,7 @@ impl Gate {
                 }
                 std::hint::spin_loop();
             }
-            if started.elapsed() > SPIN {
+            if started.elapsed() >= self.spin {
                 return self.sleep(is_there);
             }
         }

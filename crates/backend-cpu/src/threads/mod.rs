@@ -5,26 +5,35 @@
 //! decide who computes a part, never what it computes.
 //!
 //! A member that sleeps, or that the system runs something else on, is not waited for: the others take its
-//! parts, and it finds the gate closed when it comes.
+//! parts, and it finds the gate closed when it comes. One that is put aside in the middle of a part has to be
+//! waited for, and stays away for a while afterwards ([`rest`]).
 //!
-//! Invariants: a member between two pieces of work spins for [`gate::SPIN`], then sleeps; an idle team uses
-//! no processor time. [`Turn`] returns only when nobody is behind the gate, so work may borrow from its
+//! Invariants: a member between two pieces of work spins for [`SPIN`], then sleeps, and where the process has
+//! less processor time than members it doesn't spin at all; an idle team uses no processor time. [`Turn`] returns only when nobody is behind the gate, so work may borrow from its
 //! caller.
 //!
 //! Knows no operation.
 
 mod available;
 mod gate;
+mod rest;
 mod split;
 
 pub(crate) use available::{allowed_cpus, default_threads};
+use available::quota;
 pub(crate) use split::Columns;
 
 use gate::Gate;
+use rest::{Account, Lateness, Rests, involuntary_switches};
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long a waiting thread spins before it sleeps: several times what waking a sleeper takes.
+const SPIN: Duration = Duration::from_micros(60);
 
 /// Work for each member, by its number. The lifetime is that of the call to [`Turn::run`].
 type Work<'a> = dyn Fn(usize) + Sync + 'a;
@@ -37,6 +46,9 @@ struct Shared {
     gate: Gate,
     /// The present piece; `None` tells the members to end.
     work: UnsafeCell<Option<&'static Work<'static>>>,
+    lateness: Lateness,
+    /// Whether the team ends; a member that rests looks.
+    ends: AtomicBool,
     /// What a member panicked with.
     panic: Mutex<Option<Box<dyn std::any::Any + Send>>>,
 }
@@ -49,20 +61,25 @@ unsafe impl Sync for Shared {}
 /// A persistent team of threads.
 pub(crate) struct Team {
     shared: Arc<Shared>,
-    turn: Mutex<()>,
+    /// Held by who calls; with it goes the account of the caller.
+    turn: Mutex<Account>,
     handles: Vec<JoinHandle<()>>,
 }
 
 impl Team {
     /// Starts `members - 1` threads; the caller of each piece of work is the first member.
     pub(crate) fn start(members: usize) -> std::io::Result<Self> {
+        // Where time is short, a thread that spins uses up what another one needs to get on.
+        let spin = if quota().is_some_and(|quota| quota < members as f64) { Duration::ZERO } else { SPIN };
         let shared = Arc::new(Shared {
-            start: Gate::new(),
-            gate: Gate::new(),
+            start: Gate::new(spin),
+            gate: Gate::new(spin),
             work: UnsafeCell::new(None),
+            lateness: Lateness::new(members.saturating_sub(1) as u32),
+            ends: AtomicBool::new(false),
             panic: Mutex::new(None),
         });
-        let mut team = Self { shared, turn: Mutex::new(()), handles: Vec::new() };
+        let mut team = Self { shared, turn: Mutex::new(Account::new(0)), handles: Vec::new() };
         for member in 1..members {
             let shared = Arc::clone(&team.shared);
             let thread = std::thread::Builder::new().name(format!("gannet-cpu-{member}"));
@@ -80,7 +97,7 @@ impl Team {
     pub(crate) fn turn(&self) -> Turn<'_> {
         // A panic inside a turn leaves the team as it was: `run` returns or unwinds with all members at rest.
         let guard = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        Turn { team: self, _guard: guard }
+        Turn { team: self, account: guard }
     }
 }
 
@@ -89,9 +106,11 @@ impl Drop for Team {
         // SAFETY: `&mut self` means that no turn is held, so the gate is closed, nobody is behind it and
         // nobody else writes.
         unsafe { *self.shared.work.get() = None };
+        self.shared.ends.store(true, Ordering::Relaxed);
         self.shared.gate.open();
         self.shared.start.advance();
         for handle in self.handles.drain(..) {
+            handle.thread().unpark();
             // A member catches what its work panics with, so joining can't fail.
             let _ = handle.join();
         }
@@ -101,7 +120,7 @@ impl Drop for Team {
 /// The right to use the team.
 pub(crate) struct Turn<'a> {
     team: &'a Team,
-    _guard: MutexGuard<'a, ()>,
+    account: MutexGuard<'a, Account>,
 }
 
 impl Turn<'_> {
@@ -109,10 +128,16 @@ impl Turn<'_> {
         self.team.members()
     }
 
+    /// Whether no other member would come.
+    fn is_alone(&self) -> bool {
+        self.members() == 1 || self.team.shared.lateness.all_rest()
+    }
+
     /// Calls `work` on the caller and on each member that comes before the caller is done, and returns when
     /// all are.
     fn run(&mut self, work: &Work<'_>) {
         let shared = &*self.team.shared;
+        shared.lateness.begin();
         // SAFETY: the lifetime is extended for members behind the gate, and this function returns, or
         // unwinds, only after it was closed and all came back: no member has the reference then. The turn is
         // held and nobody is behind the gate yet, so nobody else accesses `work`.
@@ -120,6 +145,7 @@ impl Turn<'_> {
         shared.gate.open();
         shared.start.advance();
         let own = catch_unwind(AssertUnwindSafe(|| work(0)));
+        shared.lateness.caller_is_back(&mut self.account, involuntary_switches);
         shared.gate.close();
         let panic = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(payload) = own.err().or(panic) {
@@ -130,6 +156,7 @@ impl Turn<'_> {
 
 fn member_loop(member: usize, shared: &Shared) {
     let mut seen = 0;
+    let (mut account, mut rests) = (Account::new(involuntary_switches()), Rests::new());
     loop {
         seen = shared.start.wait(|number| number != seen);
         if !shared.gate.enter() {
@@ -140,14 +167,30 @@ fn member_loop(member: usize, shared: &Shared) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| work(member))) {
             *shared.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
         }
+        let rest = shared.lateness.member_is_back((&mut account, &mut rests), involuntary_switches);
         shared.gate.leave();
+        if let Some(rest) = rest {
+            shared.lateness.while_resting(|| sleep(rest, &shared.ends));
+        }
+    }
+}
+
+/// Sleeps for so long, or until the team ends.
+fn sleep(rest: Duration, ends: &AtomicBool) {
+    let until = Instant::now() + rest;
+    while !ends.load(Ordering::Relaxed) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        std::thread::park_timeout(left);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     #[test]
     fn each_part_is_done_once_by_any_number_of_members() {

@@ -76,7 +76,7 @@ impl Turn<'_> {
 
     /// Calls `work` once for each part below `parts`, on whichever member is free, with the member's number.
     pub(super) fn each_member(&mut self, parts: usize, work: impl Fn(usize, usize) + Sync) {
-        if parts <= 1 || self.members() == 1 {
+        if parts <= 1 || self.is_alone() {
             (0..parts).for_each(|part| work(0, part));
             return;
         }
