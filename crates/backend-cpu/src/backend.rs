@@ -28,6 +28,8 @@ pub(crate) struct Machine {
     isa: Isa,
     /// One a member; locked by whoever has the team's turn.
     scratch: Mutex<Vec<Scratch>>,
+    /// What members write for each other; locked alike.
+    shared: Mutex<Scratch>,
     steps: AtomicU64,
 }
 
@@ -37,7 +39,15 @@ impl CpuBackend {
         let (threads, isa) = (options.checked_threads()?, options.checked_isa()?);
         let team = Team::start(threads).map_err(|source| CpuError::Spawn { threads, source })?;
         let scratch = Mutex::new((0..threads).map(|_| Scratch::default()).collect());
-        Ok(Self { machine: Arc::new(Machine { team, isa, scratch, steps: AtomicU64::new(0) }) })
+        Ok(Self {
+            machine: Arc::new(Machine {
+                team,
+                isa,
+                scratch,
+                shared: Mutex::default(),
+                steps: AtomicU64::new(0),
+            }),
+        })
     }
 
     /// Threads that compute, the caller's included.
@@ -56,7 +66,8 @@ impl Machine {
     pub(crate) fn with_crew<R>(&self, work: impl FnOnce(&mut Crew<'_>) -> R) -> R {
         let turn = self.team.turn();
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        work(&mut Crew { turn, isa: self.isa, scratch: &mut scratch })
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        work(&mut Crew { turn, isa: self.isa, scratch: &mut scratch, shared: &mut shared })
     }
 
     /// The number of a new step.

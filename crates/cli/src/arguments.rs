@@ -8,6 +8,7 @@ use crate::model_reference::ModelReference;
 use clap::{Args, Parser, Subcommand};
 use gannet_loader::LoadOptions;
 use gannet_model::RopeOverride;
+use gannet_ops::KvFormat;
 
 /// An LLM inference engine: loads an open-weights model and runs it
 #[derive(Debug, Parser)]
@@ -64,11 +65,26 @@ pub(crate) struct ContextArguments {
     /// Take a --context beyond what the model and its rope were made for, where answers get worse
     #[arg(long, requires = "context")]
     pub(crate) force_context: bool,
+    #[command(flatten)]
+    pub(crate) kv: KvArguments,
+}
+
+/// How exactly a sequence's keys and values are kept.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct KvArguments {
+    /// Format of keys and values [default: f16, or f32 where the weights are f32]
+    #[arg(long = "kv", value_name = "FORMAT", value_parser = values::kv_format())]
+    pub(crate) format: Option<KvFormat>,
 }
 
 impl ContextArguments {
     pub(crate) fn load_options(&self) -> LoadOptions {
-        let &Self { context, rope_scaling, force_context } = self;
-        LoadOptions { context, rope_scaling, force_context, ..LoadOptions::default() }
+        LoadOptions {
+            context: self.context,
+            rope_scaling: self.rope_scaling,
+            force_context: self.force_context,
+            kv_format: self.kv.format,
+            ..LoadOptions::default()
+        }
     }
 }

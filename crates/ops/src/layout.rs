@@ -71,14 +71,33 @@ pub enum KvFormat {
     F32,
     /// Half precision.
     F16,
+    /// The upper half of single precision: its range, with 8 bits of precision.
+    Bf16,
 }
 
 impl KvFormat {
+    /// Every format, in the order in which people are offered them.
+    pub const ALL: [KvFormat; 3] = [KvFormat::F16, KvFormat::Bf16, KvFormat::F32];
+
+    /// The name that people choose it by.
+    pub const fn name(self) -> &'static str {
+        match self {
+            KvFormat::F32 => "f32",
+            KvFormat::F16 => "f16",
+            KvFormat::Bf16 => "bf16",
+        }
+    }
+
+    /// The format of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.name() == name)
+    }
+
     /// Bytes of one element.
     pub const fn bytes(self) -> usize {
         match self {
             KvFormat::F32 => 4,
-            KvFormat::F16 => 2,
+            KvFormat::F16 | KvFormat::Bf16 => 2,
         }
     }
 }

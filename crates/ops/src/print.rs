@@ -5,8 +5,8 @@
 //! between two layers is what a reader looks for.
 
 use crate::{
-    Attention, Element, HeadMap, InputKind, KvFormat, Mask, Node, Op, OutputKind, PageLifetime, PoolKind,
-    Program, Rollback, Rope, Rows, StateEntry, Value, ValueId, WeightRole,
+    Attention, Element, HeadMap, InputKind, Mask, Node, Op, OutputKind, PageLifetime, PoolKind, Program,
+    Rollback, Rope, Rows, StateEntry, Value, ValueId, WeightRole,
 };
 
 /// The program as text.
@@ -71,8 +71,8 @@ fn state_lines(program: &Program) -> impl Iterator<Item = String> {
 fn entry_line((number, entry): (usize, &StateEntry)) -> String {
     match entry {
         StateEntry::Paged(paged) => {
-            let keys = format!("{} x {} {}", paged.kv_heads, paged.key_dim, kv_name(paged.key_format));
-            let values = format!("{} x {} {}", paged.kv_heads, paged.value_dim, kv_name(paged.value_format));
+            let keys = format!("{} x {} {}", paged.kv_heads, paged.key_dim, paged.key_format.name());
+            let values = format!("{} x {} {}", paged.kv_heads, paged.value_dim, paged.value_format.name());
             format!("s{number} = paged keys {keys}, values {values}, group {}", paged.group.0)
         }
         StateEntry::Recurrent(recurrent) => {
@@ -85,13 +85,6 @@ fn entry_line((number, entry): (usize, &StateEntry)) -> String {
             };
             format!("s{number} = recurrent window {window}, matrices {matrices}, {rollback}")
         }
-    }
-}
-
-fn kv_name(format: KvFormat) -> &'static str {
-    match format {
-        KvFormat::F32 => "f32",
-        KvFormat::F16 => "f16",
     }
 }
 

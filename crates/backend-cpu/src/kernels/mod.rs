@@ -48,6 +48,7 @@ pub(crate) mod slice;
 
 use crate::simd::Isa;
 use crate::threads::{Columns, Turn};
+use std::ops::Range;
 
 /// Elements of a part of the work that is done once an element; less isn't worth a second thread.
 const ELEMENTS_PER_PART: usize = 8 * 1024;
@@ -57,6 +58,8 @@ pub(crate) struct Crew<'a> {
     pub(crate) turn: Turn<'a>,
     pub(crate) isa: Isa,
     pub(crate) scratch: &'a mut [Scratch],
+    /// For what one piece of work leaves to the next.
+    pub(crate) shared: &'a mut Scratch,
 }
 
 impl Crew<'_> {
@@ -86,6 +89,16 @@ impl Crew<'_> {
         work: impl Fn(Columns<'_, f32>, &mut Scratch) + Sync,
     ) {
         self.turn.columns(out, width, step, self.scratch, work);
+    }
+
+    /// Calls `work` for runs of `step` columns of each block of rows: the block's number, and the tile.
+    fn tiles(
+        &mut self,
+        out: (&mut [f32], usize, usize),
+        blocks: &[Range<usize>],
+        work: impl Fn(usize, Columns<'_, f32>, &mut Scratch) + Sync,
+    ) {
+        self.turn.tiles(out, blocks, self.scratch, work);
     }
 
     /// Calls `work` for runs of `step` columns of a buffer of rows of `width`, each with its run of a second

@@ -1,6 +1,8 @@
-//! One layer's keys and values as kernels see them: strips of neighbouring keys, in a page or in the batch.
+//! One layer's keys and values as kernels see them: those of one page and head, which lie together.
 //!
-//! A page of a group has the layers one after the other, each as `[K or V][kv_head][64][dim]`.
+//! A page of a group has the layers one after the other, each as keys `[kv_head][dim][64]`, then values
+//! `[kv_head][64][dim]`. Keys lie channel by channel, so that a query's channel meets sixteen keys in one
+//! register and no sum is ever folded; values lie token by token, so that a weight meets sixteen columns.
 
 use gannet_ops::{KvFormat, PAGE_TOKENS, PageId, PagedLayout};
 use std::ops::Range;
@@ -22,6 +24,11 @@ impl Sequence<'_> {
     /// The index of one of its rows.
     pub(crate) fn index_of(&self, row: usize) -> usize {
         self.first_index + row - self.rows.start
+    }
+
+    /// The row with an index that is one of its rows'.
+    pub(crate) fn row_of(&self, index: usize) -> usize {
+        self.rows.start + index - self.first_index
     }
 
     /// One after the index of its last row.
@@ -46,57 +53,35 @@ pub(crate) struct LayerPages<'a> {
     pub(crate) offset: usize,
 }
 
-/// Some neighbouring keys, or values, of one head; each `stride` elements after the one before.
-#[derive(Clone, Copy)]
-pub(crate) struct Strip<'a> {
-    pub(crate) elements: Elements<'a>,
-    pub(crate) stride: usize,
-}
-
-/// Keys or values in one of their formats.
+/// The keys, or the values, of one page and head.
 #[derive(Clone, Copy)]
 pub(crate) enum Elements<'a> {
     F32(&'a [f32]),
     F16(&'a [u16]),
+    Bf16(&'a [u16]),
 }
 
 impl<'a> LayerPages<'a> {
-    /// The keys of some indices, all in one page.
-    pub(crate) fn keys(&self, sequence: &Sequence<'_>, kv_head: usize, indices: Range<usize>) -> Strip<'a> {
-        let (format, dim) = (self.layout.key_format, self.layout.key_dim);
-        self.strip(
-            sequence,
-            indices,
-            self.offset + kv_head * PAGE_TOKENS * dim * format.bytes(),
-            (format, dim),
-        )
+    /// The keys of the page with this index: `[dim][64]`.
+    pub(crate) fn keys(&self, sequence: &Sequence<'_>, kv_head: usize, index: usize) -> Elements<'a> {
+        let start = sequence.page(index) * self.page_bytes + self.offset;
+        self.elements(start, kv_head, (self.layout.key_format, self.layout.key_dim))
     }
 
-    /// The values of some indices, all in one page.
-    pub(crate) fn values(&self, sequence: &Sequence<'_>, kv_head: usize, indices: Range<usize>) -> Strip<'a> {
-        let (format, dim) = (self.layout.value_format, self.layout.value_dim);
-        let start = self.offset + value_offset(self.layout);
-        self.strip(sequence, indices, start + kv_head * PAGE_TOKENS * dim * format.bytes(), (format, dim))
+    /// The values of the page with this index: `[64][dim]`.
+    pub(crate) fn values(&self, sequence: &Sequence<'_>, kv_head: usize, index: usize) -> Elements<'a> {
+        let start = sequence.page(index) * self.page_bytes + self.offset + value_offset(self.layout);
+        self.elements(start, kv_head, (self.layout.value_format, self.layout.value_dim))
     }
 
-    fn strip(
-        &self,
-        sequence: &Sequence<'_>,
-        indices: Range<usize>,
-        head_start: usize,
-        (format, dim): (KvFormat, usize),
-    ) -> Strip<'a> {
-        if indices.is_empty() {
-            return Strip { elements: Elements::F32(&[]), stride: dim };
-        }
-        let page = sequence.page(indices.start) * self.page_bytes;
-        let start = page + head_start + indices.start % PAGE_TOKENS * dim * format.bytes();
-        let bytes = &self.bytes[start..start + indices.len() * dim * format.bytes()];
-        let elements = match format {
+    fn elements(&self, start: usize, kv_head: usize, (format, dim): (KvFormat, usize)) -> Elements<'a> {
+        let bytes = PAGE_TOKENS * dim * format.bytes();
+        let bytes = &self.bytes[start + kv_head * bytes..][..bytes];
+        match format {
             KvFormat::F32 => Elements::F32(bytemuck::cast_slice(bytes)),
             KvFormat::F16 => Elements::F16(bytemuck::cast_slice(bytes)),
-        };
-        Strip { elements, stride: dim }
+            KvFormat::Bf16 => Elements::Bf16(bytemuck::cast_slice(bytes)),
+        }
     }
 }
 

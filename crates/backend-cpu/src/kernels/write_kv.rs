@@ -1,4 +1,7 @@
 //! `write_kv`: the keys and values of a batch's rows, at their indices in the pages of their sequences.
+//!
+//! A key's channels go to as many lines of its page as there are channels; the lines stay in a cache until the
+//! tokens beside it come.
 
 use super::pages::{Sequence, value_offset};
 use gannet_ops::{KvFormat, PAGE_TOKENS, PagedLayout};
@@ -12,36 +15,39 @@ pub(crate) fn write_kv(
     (page_bytes, offset): (usize, usize),
     pages: &mut [u8],
 ) {
-    let value_start = offset + value_offset(layout);
+    let (keys, values) = (layout.kv_heads * layout.key_dim, layout.kv_heads * layout.value_dim);
     for sequence in sequences {
         for row in sequence.rows.clone() {
             let index = sequence.index_of(row);
-            let page = &mut pages[sequence.page(index) * page_bytes..][..page_bytes];
-            let heads =
-                |x: &mut [u8], dim, format, row: &[f32]| write_row(x, dim, format, index % PAGE_TOKENS, row);
-            let (keys, values) = (layout.kv_heads * layout.key_dim, layout.kv_heads * layout.value_dim);
-            heads(&mut page[offset..], layout.key_dim, layout.key_format, &k[row * keys..][..keys]);
-            heads(
-                &mut page[value_start..],
-                layout.value_dim,
-                layout.value_format,
-                &v[row * values..][..values],
-            );
+            let page = &mut pages[sequence.page(index) * page_bytes + offset..][..layout.page_bytes()];
+            let (page_keys, page_values) = page.split_at_mut(value_offset(layout));
+            let token = index % PAGE_TOKENS;
+            write(page_keys, layout.key_format, &k[row * keys..][..keys], |element| {
+                element * PAGE_TOKENS + token
+            });
+            let dim = layout.value_dim;
+            write(page_values, layout.value_format, &v[row * values..][..values], |element| {
+                (element / dim * PAGE_TOKENS + token) * dim + element % dim
+            });
         }
     }
 }
 
-/// One row's heads, each `[PAGE_TOKENS, dim]` after the other.
-fn write_row(out: &mut [u8], dim: usize, format: KvFormat, token: usize, row: &[f32]) {
-    let bytes = dim * format.bytes();
-    for (head, values) in row.chunks_exact(dim).enumerate() {
-        let out = &mut out[(head * PAGE_TOKENS + token) * bytes..][..bytes];
-        match format {
-            KvFormat::F32 => out.copy_from_slice(bytemuck::cast_slice(values)),
-            KvFormat::F16 => {
-                let halves: &mut [u16] = bytemuck::cast_slice_mut(out);
-                halves.iter_mut().zip(values).for_each(|(out, x)| *out = half::f16::from_f32(*x).to_bits());
-            }
+/// Writes each element of a row to its place.
+fn write(out: &mut [u8], format: KvFormat, row: &[f32], place: impl Fn(usize) -> usize) {
+    let elements = row.iter().enumerate();
+    match format {
+        KvFormat::F32 => {
+            let out: &mut [f32] = bytemuck::cast_slice_mut(out);
+            elements.for_each(|(element, x)| out[place(element)] = *x);
+        }
+        KvFormat::F16 => {
+            let out: &mut [u16] = bytemuck::cast_slice_mut(out);
+            elements.for_each(|(element, x)| out[place(element)] = half::f16::from_f32(*x).to_bits());
+        }
+        KvFormat::Bf16 => {
+            let out: &mut [u16] = bytemuck::cast_slice_mut(out);
+            elements.for_each(|(element, x)| out[place(element)] = half::bf16::from_f32(*x).to_bits());
         }
     }
 }

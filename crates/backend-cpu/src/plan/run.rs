@@ -3,6 +3,7 @@
 use super::is_same;
 use super::values::Values;
 use crate::backend::unknown;
+use crate::kernels::attention::{RowBlocks, row_blocks};
 use crate::kernels::embed::Source;
 use crate::kernels::pages::Sequence;
 use crate::kernels::rope::Angles;
@@ -33,6 +34,8 @@ pub(super) struct Run<'a, 'b> {
     pub(super) groups: Vec<Vec<Sequence<'a>>>,
     /// The sequence of each row.
     pub(super) sequence_of: Vec<u32>,
+    /// The rows that attention works on together.
+    pub(super) row_blocks: RowBlocks,
     pub(super) kept: Kept,
 }
 
@@ -73,10 +76,12 @@ impl<'a, 'b> Run<'a, 'b> {
         for (table, angles) in ropes.iter_mut() {
             angles.fill(table, batch.rows.iter().map(|row| row.position));
         }
-        let groups = (0..program.state.groups.len()).map(|group| sequences(batch, group)).collect();
+        let groups: Vec<_> = (0..program.state.groups.len()).map(|group| sequences(batch, group)).collect();
+        let row_blocks = groups.first().map_or_else(RowBlocks::default, |sequences| row_blocks(sequences));
         let sequence_of = batch.rows.iter().map(|row| row.sequence).collect();
         let kept = Kept::default();
-        let mut run = Self { weights, batch, state, values, crew, ropes, groups, sequence_of, kept };
+        let mut run =
+            Self { weights, batch, state, values, crew, ropes, groups, sequence_of, row_blocks, kept };
         for (kind, id) in &program.inputs {
             run.input(*kind, *id)?;
         }

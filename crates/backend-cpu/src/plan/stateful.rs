@@ -43,7 +43,7 @@ impl Run<'_, '_> {
         let context = Context {
             pages: self.state.pools.layer(op.state),
             sequences: &self.groups[group],
-            sequence_of: &self.sequence_of,
+            blocks: &self.row_blocks,
             unwritten: is_unwritten.then(|| [numbers(1), numbers(2)]),
             sinks,
         };

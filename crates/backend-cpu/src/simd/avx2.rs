@@ -59,6 +59,19 @@ impl Lanes for F32x16 {
     }
 
     #[inline(always)]
+    fn load_bf16(from: &[u16; LANES]) -> Self {
+        // SAFETY: as in `splat`; unaligned loads of the two halves of the 32 bytes behind the reference.
+        unsafe {
+            let low = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.as_ptr().cast()));
+            let high = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.as_ptr().add(8).cast()));
+            Self(
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(low)),
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(high)),
+            )
+        }
+    }
+
+    #[inline(always)]
     fn store(self, to: &mut [f32; LANES]) {
         // SAFETY: as in `splat`; unaligned stores to the two halves of the 64 bytes behind the reference.
         unsafe {

@@ -51,6 +51,15 @@ impl Lanes for F32x16 {
     }
 
     #[inline(always)]
+    fn load_bf16(from: &[u16; LANES]) -> Self {
+        // SAFETY: as in `splat`; an unaligned load of the 32 bytes behind the reference.
+        unsafe {
+            let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.as_ptr().cast()));
+            Self(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide)))
+        }
+    }
+
+    #[inline(always)]
     fn store(self, to: &mut [f32; LANES]) {
         // SAFETY: as in `splat`; an unaligned store to the 64 bytes behind the reference.
         unsafe { _mm512_storeu_ps(to.as_mut_ptr(), self.0) }

@@ -135,6 +135,7 @@ pub(crate) trait Lanes: Copy {
     fn splat(x: f32) -> Self;
     fn load(from: &[f32; LANES]) -> Self;
     fn load_f16(from: &[u16; LANES]) -> Self;
+    fn load_bf16(from: &[u16; LANES]) -> Self;
     fn store(self, to: &mut [f32; LANES]);
     fn mul(self, other: Self) -> Self;
     fn add(self, other: Self) -> Self;
@@ -210,6 +211,7 @@ mod tests {
                 L::low_nibbles(&bytes, value),
                 L::high_nibbles(&bytes, value),
                 L::load_f16(&halves),
+                L::load_bf16(&halves),
                 L::load_part(&sixteen(3)[..5]),
             ];
             let mut out = vec![a.fold()];

@@ -41,6 +41,11 @@ impl Lanes for F32x16 {
     }
 
     #[inline(always)]
+    fn load_bf16(from: &[u16; LANES]) -> Self {
+        Self::load(&from.map(|bits| f32::from_bits(u32::from(bits) << 16)))
+    }
+
+    #[inline(always)]
     fn store(self, to: &mut [f32; LANES]) {
         for (i, register) in self.0.into_iter().enumerate() {
             // SAFETY: the architecture has NEON; four stores of 16 bytes cover the 64 bytes behind the

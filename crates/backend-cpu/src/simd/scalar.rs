@@ -38,6 +38,11 @@ impl Lanes for F32x16 {
     }
 
     #[inline(always)]
+    fn load_bf16(from: &[u16; LANES]) -> Self {
+        Self::each(|i| f32::from_bits(u32::from(from[i]) << 16))
+    }
+
+    #[inline(always)]
     fn store(self, to: &mut [f32; LANES]) {
         *to = self.0;
     }

@@ -51,7 +51,30 @@ impl Turn<'_> {
             let range = part * step..((part + 1) * step).min(width);
             // SAFETY: a member works on one part at a time, so nobody else has its scratch.
             let scratch = unsafe { &mut scratch.run(member, 1)[0] };
-            work(Columns { out: &out, width, rows, range }, scratch);
+            work(Columns { out: &out, width, rows: 0..rows, range }, scratch);
+        });
+    }
+
+    /// As [`Turn::columns`], of each of some blocks of rows alone, which ascend: `work` gets the block's number.
+    pub(crate) fn tiles<T: Send, S: Send>(
+        &mut self,
+        (out, width, step): (&mut [T], usize, usize),
+        blocks: &[Range<usize>],
+        scratch: &mut [S],
+        work: impl Fn(usize, Columns<'_, T>, &mut S) + Sync,
+    ) {
+        assert!(scratch.len() >= self.members(), "a scratch for each member");
+        assert!(width > 0 && step > 0 && out.len().is_multiple_of(width), "the buffer holds whole rows");
+        assert!(blocks.windows(2).all(|pair| pair[0].end <= pair[1].start), "no two blocks share a row");
+        assert!(blocks.last().is_none_or(|last| last.end <= out.len() / width), "the buffer has their rows");
+        let tiles = width.div_ceil(step);
+        let (out, scratch) = (Shared::new(out), Shared::new(scratch));
+        self.each_member(blocks.len() * tiles, |member, part| {
+            let (block, tile) = (part / tiles, part % tiles);
+            let range = tile * step..((tile + 1) * step).min(width);
+            // SAFETY: a member works on one part at a time, so nobody else has its scratch.
+            let scratch = unsafe { &mut scratch.run(member, 1)[0] };
+            work(block, Columns { out: &out, width, rows: blocks[block].clone(), range }, scratch);
         });
     }
 
@@ -70,7 +93,7 @@ impl Turn<'_> {
             let range = part * step..((part + 1) * step).min(width);
             // SAFETY: parts have distinct runs, and each part is worked on once.
             let run = unsafe { runs.run(part * run_length, run_length) };
-            work(Columns { out: &out, width, rows, range }, run);
+            work(Columns { out: &out, width, rows: 0..rows, range }, run);
         });
     }
 
@@ -93,12 +116,12 @@ impl Turn<'_> {
     }
 }
 
-/// A run of columns of a buffer, for one part of the work.
+/// A run of columns of a buffer, or of some of its rows, for one part of the work.
 pub(crate) struct Columns<'a, T> {
     out: &'a Shared<'a, T>,
     width: usize,
-    rows: usize,
-    // Invariant: within the width, and no other part has any of it.
+    rows: Range<usize>,
+    // Invariant: within the width, and no other part has any of it in these rows.
     range: Range<usize>,
 }
 
@@ -111,8 +134,8 @@ impl<T> Columns<'_, T> {
     /// These columns of a row.
     #[inline(always)]
     pub(crate) fn row(&mut self, row: usize) -> &mut [T] {
-        assert!(row < self.rows, "the buffer has this row");
-        // SAFETY: row and columns lie within the buffer; no other part has these columns, and `&mut self`
+        assert!(self.rows.contains(&row), "the part has this row");
+        // SAFETY: row and columns lie within the buffer; no other part has these columns of it, and `&mut self`
         // keeps this part from having them twice.
         unsafe { self.out.run(row * self.width + self.range.start, self.range.len()) }
     }

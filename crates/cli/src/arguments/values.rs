@@ -2,7 +2,8 @@
 
 use crate::failure::Failure;
 use anyhow::Context;
-use gannet_ops::TokenId;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use gannet_ops::{KvFormat, TokenId};
 use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
@@ -49,6 +50,12 @@ pub(crate) fn streams(text: &str) -> Result<usize, String> {
 /// How often something is done.
 pub(crate) fn times(text: &str) -> Result<usize, String> {
     count(text, "times", MAX_TIMES)
+}
+
+/// A format of keys and values, by its name.
+pub(crate) fn kv_format() -> impl TypedValueParser<Value = KvFormat> {
+    let names = PossibleValuesParser::new(KvFormat::ALL.map(KvFormat::name));
+    names.map(|name| KvFormat::named(&name).expect("the parser lets the formats' own names through"))
 }
 
 /// Events a second.

@@ -1,182 +1,245 @@
-//! The two products of attention on a strip of keys: queries with keys, and weights with values.
+//! The two products of attention on a block of keys: queries with keys, and weights with values.
+//!
+//! Neither folds lanes: a lane is a key in the first, which goes on by channel, and a column in the second,
+//! which goes on by key. Some queries go side by side, so that each load of a key or value serves them all.
 
-use super::super::pages::{Elements, Strip};
-use crate::simd::{Lanes, folds};
+use super::super::pages::Elements;
+use super::tiles::{KeyTile, ValueTile};
+use crate::simd::Lanes;
 use gannet_ops::numerics::{KEY_BLOCK, LANES};
 use std::ops::Range;
 
-/// Values side by side: the sixteens of a head that one pass over the keys sums.
+/// Queries side by side.
+const QUERIES: usize = 4;
+/// Sixteens side by side where the registers hold so many sums.
 const SIXTEENS: usize = 4;
-/// Keys side by side where there aren't registers for sixteen sums.
-const FEW_KEYS: usize = 4;
 
-/// An element of keys and values.
-trait Element: Copy {
-    fn load<L: Lanes>(from: &[Self; LANES]) -> L;
-    fn load_part<L: Lanes>(from: &[Self]) -> L;
+/// How keys and values are encoded.
+pub(super) trait Element {
+    type Bits: Copy + Default;
+
+    fn load<L: Lanes>(from: &[Self::Bits; LANES]) -> L;
 }
 
+/// Half precision.
+pub(super) struct F16;
+
+/// The upper half of single precision.
+pub(super) struct Bf16;
+
 impl Element for f32 {
+    type Bits = f32;
+
     #[inline(always)]
     fn load<L: Lanes>(from: &[f32; LANES]) -> L {
         L::load(from)
     }
-
-    #[inline(always)]
-    fn load_part<L: Lanes>(from: &[f32]) -> L {
-        L::load_part(from)
-    }
 }
 
-impl Element for u16 {
+impl Element for F16 {
+    type Bits = u16;
+
     #[inline(always)]
     fn load<L: Lanes>(from: &[u16; LANES]) -> L {
         L::load_f16(from)
     }
+}
+
+impl Element for Bf16 {
+    type Bits = u16;
 
     #[inline(always)]
-    fn load_part<L: Lanes>(from: &[u16]) -> L {
-        let mut halves = [0; LANES];
-        halves[..from.len()].copy_from_slice(from);
-        L::load_f16(&halves)
+    fn load<L: Lanes>(from: &[u16; LANES]) -> L {
+        L::load_bf16(from)
     }
 }
 
-/// `q . k` of each head with each key of the strip, to places `at` of the head's block.
-///
-/// q is `[heads, padded dim]`, zero beyond `dim`.
+/// `q . k` of each query `[queries, dim]` with each key of the block.
 #[inline(always)]
 pub(super) fn scores<L: Lanes>(
-    keys: &Strip<'_>,
+    keys: &KeyTile<'_>,
+    dim: usize,
+    (q, _scaled_q): (&[f32], &mut [f32]),
+    out: &mut [[f32; KEY_BLOCK]],
+) {
+    match keys {
+        KeyTile::Tile(keys) => dots::<L, f32>(keys, dim, q, out),
+        KeyTile::Page(Elements::F32(keys)) => dots::<L, f32>(keys.as_chunks().0, dim, q, out),
+        KeyTile::Page(Elements::F16(keys)) => dots::<L, F16>(keys.as_chunks().0, dim, q, out),
+        KeyTile::Page(Elements::Bf16(keys)) => dots::<L, Bf16>(keys.as_chunks().0, dim, q, out),
+    }
+}
+
+#[inline(always)]
+fn dots<L: Lanes, T: Element>(
+    keys: &[[T::Bits; KEY_BLOCK]],
     dim: usize,
     q: &[f32],
-    blocks: &mut [[f32; KEY_BLOCK]],
-    at: Range<usize>,
+    out: &mut [[f32; KEY_BLOCK]],
 ) {
-    for (q, block) in q.chunks_exact(dim.next_multiple_of(LANES)).zip(blocks) {
-        match keys.elements {
-            Elements::F32(elements) => {
-                head_scores::<L, f32>(elements, keys.stride, dim, q, &mut block[at.clone()])
-            }
-            Elements::F16(elements) => {
-                head_scores::<L, u16>(elements, keys.stride, dim, q, &mut block[at.clone()])
-            }
+    let (fours, rest) = out.as_chunks_mut::<QUERIES>();
+    let done = fours.len() * QUERIES;
+    for (four, q) in fours.iter_mut().zip(q.chunks_exact(QUERIES * dim)) {
+        dots_of::<L, T, QUERIES>(keys, dim, q, four);
+    }
+    let q = &q[done * dim..];
+    match rest {
+        [a, b, c] => {
+            let mut three = [*a, *b, *c];
+            dots_of::<L, T, 3>(keys, dim, q, &mut three);
+            [*a, *b, *c] = three;
         }
+        [a, b] => {
+            let mut two = [*a, *b];
+            dots_of::<L, T, 2>(keys, dim, q, &mut two);
+            [*a, *b] = two;
+        }
+        [a] => dots_of::<L, T, 1>(keys, dim, q, std::array::from_mut(a)),
+        _ => {}
     }
 }
 
 #[inline(always)]
-fn head_scores<L: Lanes, T: Element>(keys: &[T], stride: usize, dim: usize, q: &[f32], out: &mut [f32]) {
-    let q = q.as_chunks::<LANES>().0;
-    let mut done = 0;
+fn dots_of<L: Lanes, T: Element, const COUNT: usize>(
+    keys: &[[T::Bits; KEY_BLOCK]],
+    dim: usize,
+    q: &[f32],
+    out: &mut [[f32; KEY_BLOCK]; COUNT],
+) {
     if L::HOLDS_SIXTEEN {
-        for out in out.as_chunks_mut::<LANES>().0 {
-            L::fold_each(dots::<L, T, LANES>(keys, stride, dim, q, done)).store(out);
-            done += LANES;
-        }
+        dots_with::<L, T, COUNT, SIXTEENS>(keys, dim, q, out, 0);
     } else {
-        for out in out.as_chunks_mut::<FEW_KEYS>().0 {
-            *out = folds(dots::<L, T, FEW_KEYS>(keys, stride, dim, q, done));
-            done += FEW_KEYS;
+        for sixteen in 0..KEY_BLOCK / LANES {
+            dots_with::<L, T, COUNT, 1>(keys, dim, q, out, sixteen);
         }
-    }
-    for (key, out) in out.iter_mut().enumerate().skip(done) {
-        [*out] = folds(dots::<L, T, 1>(keys, stride, dim, q, key));
     }
 }
 
-/// The products of one query with `KEYS` keys from `first` on, not folded yet.
+/// The products of some queries with `WIDTH` sixteens of keys, by ascending channel.
 #[inline(always)]
-fn dots<L: Lanes, T: Element, const KEYS: usize>(
-    keys: &[T],
-    stride: usize,
+fn dots_with<L: Lanes, T: Element, const COUNT: usize, const WIDTH: usize>(
+    keys: &[[T::Bits; KEY_BLOCK]],
     dim: usize,
-    q: &[[f32; LANES]],
+    q: &[f32],
+    out: &mut [[f32; KEY_BLOCK]; COUNT],
     first: usize,
-) -> [L; KEYS] {
-    let keys: [&[T]; KEYS] = std::array::from_fn(|key| &keys[(first + key) * stride..][..dim]);
-    let whole = keys.map(|key| &key.as_chunks::<LANES>().0[..dim / LANES]);
-    let mut sums = [L::splat(0.0); KEYS];
-    for step in 0..dim / LANES {
-        let q = L::load(&q[step]);
-        for (sum, key) in sums.iter_mut().zip(whole) {
-            *sum = T::load::<L>(&key[step]).mul_add(q, *sum);
-        }
-    }
-    if !dim.is_multiple_of(LANES) {
-        let q = L::load(&q[dim / LANES]);
-        for (sum, key) in sums.iter_mut().zip(keys) {
-            *sum = T::load_part::<L>(key.as_chunks::<LANES>().1).mul_add(q, *sum);
-        }
-    }
-    sums
-}
-
-/// Adds `weight * value` of each value of the strip to the head's sum `[padded dim]`, by ascending key.
-#[inline(always)]
-pub(super) fn add_values<L: Lanes>(values: &Strip<'_>, dim: usize, weights: &[f32], sum: &mut [f32]) {
-    match values.elements {
-        Elements::F32(elements) => head_values::<L, f32>(elements, values.stride, dim, weights, sum),
-        Elements::F16(elements) => head_values::<L, u16>(elements, values.stride, dim, weights, sum),
-    }
-}
-
-#[inline(always)]
-fn head_values<L: Lanes, T: Element>(
-    values: &[T],
-    stride: usize,
-    dim: usize,
-    weights: &[f32],
-    sum: &mut [f32],
 ) {
-    let sixteens = &mut sum.as_chunks_mut::<LANES>().0[..dim.div_ceil(LANES)];
-    let (whole, rest) = sixteens.split_at_mut(dim / LANES);
-    let (groups, singles) = whole.as_chunks_mut::<SIXTEENS>();
-    let singles_start = groups.len() * SIXTEENS;
-    for (group, sums) in groups.iter_mut().enumerate() {
-        columns::<L, T, SIXTEENS>(values, stride, weights, group * SIXTEENS * LANES, sums);
-    }
-    for (place, sum) in singles.iter_mut().enumerate() {
-        columns::<L, T, 1>(
-            values,
-            stride,
-            weights,
-            (singles_start + place) * LANES,
-            std::array::from_mut(sum),
-        );
-    }
-    if let [sum] = rest {
-        let start = dim / LANES * LANES;
-        let mut lanes = L::load(sum);
-        for (key, weight) in weights.iter().enumerate() {
-            let value = T::load_part::<L>(&values[key * stride + start..][..dim - start]);
-            lanes = value.mul_add(L::splat(*weight), lanes);
+    let q: [&[f32]; COUNT] = std::array::from_fn(|query| &q[query * dim..][..dim]);
+    let mut sums = [[L::splat(0.0); WIDTH]; COUNT];
+    for (channel, keys) in keys[..dim].iter().enumerate() {
+        let keys = &keys.as_chunks::<LANES>().0[first..first + WIDTH];
+        let mut loaded = [L::splat(0.0); WIDTH];
+        for (loaded, keys) in loaded.iter_mut().zip(keys) {
+            *loaded = T::load::<L>(keys);
         }
-        lanes.store(sum);
+        for (sums, q) in sums.iter_mut().zip(q) {
+            let q = L::splat(q[channel]);
+            for (sum, key) in sums.iter_mut().zip(loaded) {
+                *sum = key.mul_add(q, *sum);
+            }
+        }
+    }
+    for (out, sums) in out.iter_mut().zip(sums) {
+        let out = &mut out.as_chunks_mut::<LANES>().0[first..first + WIDTH];
+        for (out, sum) in out.iter_mut().zip(sums) {
+            sum.store(out);
+        }
     }
 }
 
-/// `COUNT` sixteens of the values from column `start` on.
+/// Adds `weight * value` of each value at `at` of the block to each query's sum `[queries, width]`, by
+/// ascending key.
 #[inline(always)]
-fn columns<L: Lanes, T: Element, const COUNT: usize>(
-    values: &[T],
-    stride: usize,
-    weights: &[f32],
-    start: usize,
-    sums: &mut [[f32; LANES]; COUNT],
+pub(super) fn add_values<L: Lanes>(
+    values: &ValueTile<'_>,
+    width: usize,
+    weights: &mut [[f32; KEY_BLOCK]],
+    at: Range<usize>,
+    sums: &mut [f32],
 ) {
-    let mut lanes = [L::splat(0.0); COUNT];
-    for (lanes, sum) in lanes.iter_mut().zip(&*sums) {
-        *lanes = L::load(sum);
+    match values {
+        ValueTile::Tile(values) => weigh::<L, f32>(values, width, weights, at, sums),
+        ValueTile::Page(Elements::F32(values)) => weigh::<L, f32>(values, width, weights, at, sums),
+        ValueTile::Page(Elements::F16(values)) => weigh::<L, F16>(values, width, weights, at, sums),
+        ValueTile::Page(Elements::Bf16(values)) => weigh::<L, Bf16>(values, width, weights, at, sums),
     }
-    for (key, weight) in weights.iter().enumerate() {
-        let value = values[key * stride + start..][..COUNT * LANES].as_chunks::<LANES>().0;
-        let weight = L::splat(*weight);
-        for (lanes, value) in lanes.iter_mut().zip(value) {
-            *lanes = T::load::<L>(value).mul_add(weight, *lanes);
+}
+
+#[inline(always)]
+fn weigh<L: Lanes, T: Element>(
+    values: &[T::Bits],
+    width: usize,
+    weights: &[[f32; KEY_BLOCK]],
+    at: Range<usize>,
+    sums: &mut [f32],
+) {
+    let (fours, rest) = weights.as_chunks::<QUERIES>();
+    let (first, last) = sums.split_at_mut(fours.len() * QUERIES * width);
+    for (four, sums) in fours.iter().zip(first.chunks_exact_mut(QUERIES * width)) {
+        weigh_by::<L, T, QUERIES>(values, width, four, at.clone(), sums);
+    }
+    match rest {
+        [a, b, c] => weigh_by::<L, T, 3>(values, width, &[*a, *b, *c], at, last),
+        [a, b] => weigh_by::<L, T, 2>(values, width, &[*a, *b], at, last),
+        [a] => weigh_by::<L, T, 1>(values, width, std::array::from_ref(a), at, last),
+        _ => {}
+    }
+}
+
+#[inline(always)]
+fn weigh_by<L: Lanes, T: Element, const COUNT: usize>(
+    values: &[T::Bits],
+    width: usize,
+    weights: &[[f32; KEY_BLOCK]; COUNT],
+    at: Range<usize>,
+    sums: &mut [f32],
+) {
+    let mut column = 0;
+    if L::HOLDS_SIXTEEN {
+        while column + SIXTEENS * LANES <= width {
+            columns::<L, T, COUNT, SIXTEENS>(values, (width, column), weights, at.clone(), sums);
+            column += SIXTEENS * LANES;
         }
     }
-    for (sum, lanes) in sums.iter_mut().zip(lanes) {
-        lanes.store(sum);
+    while column < width {
+        columns::<L, T, COUNT, 1>(values, (width, column), weights, at.clone(), sums);
+        column += LANES;
+    }
+}
+
+/// `WIDTH` sixteens of columns of some queries, by ascending key.
+#[inline(always)]
+fn columns<L: Lanes, T: Element, const COUNT: usize, const WIDTH: usize>(
+    values: &[T::Bits],
+    (width, column): (usize, usize),
+    weights: &[[f32; KEY_BLOCK]; COUNT],
+    at: Range<usize>,
+    sums: &mut [f32],
+) {
+    let mut lanes = [[L::splat(0.0); WIDTH]; COUNT];
+    for (query, lanes) in lanes.iter_mut().enumerate() {
+        let sums = sums[query * width + column..].as_chunks::<LANES>().0;
+        for (lanes, sum) in lanes.iter_mut().zip(sums) {
+            *lanes = L::load(sum);
+        }
+    }
+    for key in at {
+        let values = &values[key * width + column..].as_chunks::<LANES>().0[..WIDTH];
+        let mut loaded = [L::splat(0.0); WIDTH];
+        for (loaded, values) in loaded.iter_mut().zip(values) {
+            *loaded = T::load::<L>(values);
+        }
+        for (lanes, weights) in lanes.iter_mut().zip(weights) {
+            let weight = L::splat(weights[key]);
+            for (lanes, value) in lanes.iter_mut().zip(loaded) {
+                *lanes = value.mul_add(weight, *lanes);
+            }
+        }
+    }
+    for (query, lanes) in lanes.into_iter().enumerate() {
+        let sums = sums[query * width + column..].as_chunks_mut::<LANES>().0;
+        for (sum, lanes) in sums.iter_mut().zip(lanes) {
+            lanes.store(sum);
+        }
     }
 }

@@ -18,6 +18,12 @@ pub(super) struct Sums {
 impl Sums {
     /// Of no key.
     pub(super) const NONE: Sums = Sums { largest: f32::NEG_INFINITY, weight: 0.0 };
+
+    /// Whether no key was added. A key's score that is no number makes the weight none either.
+    #[inline(always)]
+    pub(super) fn is_none(&self) -> bool {
+        self.weight == 0.0 && self.largest == f32::NEG_INFINITY
+    }
 }
 
 /// Makes the products at `at` of a block scores and then weights, and adds them to the sums of the split.

@@ -97,6 +97,7 @@ fn load_options(arguments: &BenchArguments) -> LoadOptions {
         context: Some((most(&arguments.depth) + tokens).max(streams)),
         step_rows: Some(DEFAULT_STEP_ROWS.max(streams)),
         sequences: Some(streams),
+        kv_format: arguments.kv.format,
         ..LoadOptions::default()
     }
 }

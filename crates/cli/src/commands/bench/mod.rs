@@ -10,8 +10,8 @@ mod rows;
 mod simulate;
 mod streams;
 
-use crate::arguments::ModelArguments;
 use crate::arguments::values;
+use crate::arguments::{KvArguments, ModelArguments};
 use crate::failure::Failure;
 use clap::Args;
 
@@ -34,6 +34,8 @@ Examples:
 pub(crate) struct BenchArguments {
     #[command(flatten)]
     model: ModelArguments,
+    #[command(flatten)]
+    kv: KvArguments,
     /// Tokens of the prompts to measure; 0 leaves them out
     #[arg(long, value_name = "LIST", default_value = "512", value_delimiter = ',',
           value_parser = values::token_count_or_none)]

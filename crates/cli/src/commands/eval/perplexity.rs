@@ -5,8 +5,8 @@
 //! of -ln p(token | window before it) over all tokens of all windows but the first of each.
 
 use super::{STEP_ROWS, check_ids};
-use crate::arguments::ModelArguments;
 use crate::arguments::values;
+use crate::arguments::{KvArguments, ModelArguments};
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::{self, Bar};
@@ -33,6 +33,8 @@ Example: gannet eval perplexity model.gguf --file book.txt --context 512";
 pub(crate) struct PerplexityArguments {
     #[command(flatten)]
     model: ModelArguments,
+    #[command(flatten)]
+    kv: KvArguments,
     /// The text, UTF-8
     #[arg(long, value_name = "TEXT")]
     file: PathBuf,
@@ -64,6 +66,7 @@ pub(crate) fn run(arguments: &PerplexityArguments) -> Result<(), Failure> {
     let options = LoadOptions {
         context: Some(arguments.context),
         step_rows: Some(STEP_ROWS.min(arguments.context)),
+        kv_format: arguments.kv.format,
         ..LoadOptions::default()
     };
     let mut loaded = progress::load(&arguments.model.reference.locate()?, backend.as_ref(), &options)?;

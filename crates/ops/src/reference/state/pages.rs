@@ -3,7 +3,7 @@
 use super::super::unknown;
 use super::zeros;
 use crate::{Batch, DeviceError, KvFormat, PAGE_TOKENS, PageId, PagedLayout, SequenceRows};
-use half::f16;
+use half::{bf16, f16};
 
 /// The pages of one layer: `[page][kv_head][PAGE_TOKENS][dim]` keys, and values alike.
 #[derive(Debug)]
@@ -103,6 +103,7 @@ fn write_head(out: &mut [f32], head: &[f32], format: KvFormat) {
         *out = match format {
             KvFormat::F32 => *x,
             KvFormat::F16 => f16::from_f32(*x).to_f32(),
+            KvFormat::Bf16 => bf16::from_f32(*x).to_f32(),
         };
     }
 }

@@ -67,6 +67,7 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
     let options = LoadOptions {
         context: longest.map(|tokens| tokens.max(sequences)),
         sequences: Some(sequences),
+        kv_format: arguments.kv.format,
         ..LoadOptions::default()
     };
     let Loaded { runner, .. } = progress::load(&path, backend.as_ref(), &options)?;

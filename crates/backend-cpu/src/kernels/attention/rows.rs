@@ -1,0 +1,241 @@
+//! A few rows with the query heads of one kv head: a split of the keys at a time, and the total of the splits.
+//!
+//! A *query* is one head of one row; a row's queries follow each other.
+
+use super::super::pages::Sequence;
+use super::softmax::{Sums, fold_split, start_block, total_weight};
+use super::tiles::{KeyTile, ValueTile};
+use super::{Context, products, seen, splits_of};
+use crate::simd::Lanes;
+use crate::threads::Columns;
+use gannet_ops::Attention;
+use gannet_ops::numerics::{KEY_BLOCK, KEY_SPLIT, LANES};
+use std::ops::Range;
+
+/// One part of the work: what it reads.
+pub(super) struct RowHeads<'a> {
+    pub(super) op: &'a Attention,
+    pub(super) context: &'a Context<'a>,
+    pub(super) sequence: &'a Sequence<'a>,
+    pub(super) rows: Range<usize>,
+    pub(super) kv_head: usize,
+    /// Query heads of the kv head.
+    group: usize,
+    /// `[tokens, heads * key_dim]`.
+    q: &'a [f32],
+}
+
+impl<'a> RowHeads<'a> {
+    pub(super) fn new(
+        op: &'a Attention,
+        q: &'a [f32],
+        context: &'a Context<'a>,
+        (block, kv_head): (usize, usize),
+    ) -> Self {
+        let group = op.heads / context.pages.layout.kv_heads;
+        let sequence = &context.sequences[context.blocks.sequences[block]];
+        Self { op, context, sequence, rows: context.blocks.rows[block].clone(), kv_head, group, q }
+    }
+
+    /// The splits with keys that any of the rows sees.
+    #[inline(always)]
+    pub(super) fn splits(&self) -> Range<usize> {
+        splits_of(&self.seen_by_any())
+    }
+
+    #[inline(always)]
+    fn seen_by_any(&self) -> Range<usize> {
+        self.seen(self.rows.start).start..self.seen(self.rows.end - 1).end
+    }
+
+    #[inline(always)]
+    fn seen(&self, row: usize) -> Range<usize> {
+        seen(self.op.mask, self.sequence.index_of(row), self.sequence.end())
+    }
+
+    /// The places of a block that a row sees.
+    #[inline(always)]
+    fn places(&self, row: usize, block: usize) -> Range<usize> {
+        let seen = self.seen(row);
+        let start = block * KEY_BLOCK;
+        let place = |index: usize| index.clamp(start, start + KEY_BLOCK) - start;
+        place(seen.start)..place(seen.end)
+    }
+
+    fn queries(&self) -> usize {
+        self.rows.len() * self.group
+    }
+
+    fn key_dim(&self) -> usize {
+        self.context.pages.layout.key_dim
+    }
+
+    fn padded_value(&self) -> usize {
+        self.context.pages.layout.value_dim.next_multiple_of(LANES)
+    }
+}
+
+/// The sums of some keys for each query of a part.
+pub(super) struct Totals<'a> {
+    /// Weighted values, `[queries, padded value]`.
+    values: &'a mut [f32],
+    sums: &'a mut [Sums],
+}
+
+impl<'a> Totals<'a> {
+    pub(super) fn floats(part: &RowHeads<'_>) -> usize {
+        part.queries() * (part.padded_value() + size_of::<Sums>() / size_of::<f32>())
+    }
+
+    pub(super) fn new(floats: &'a mut [f32], part: &RowHeads<'_>) -> Self {
+        let (values, sums) = floats[..Self::floats(part)].split_at_mut(part.queries() * part.padded_value());
+        Self { values, sums: bytemuck::cast_slice_mut(sums) }
+    }
+
+    #[inline(always)]
+    pub(super) fn clear(&mut self) {
+        self.values.fill(0.0);
+        self.sums.fill(Sums::NONE);
+    }
+
+    #[inline(always)]
+    pub(super) fn copy(&mut self, other: &Totals<'_>) {
+        self.values.copy_from_slice(other.values);
+        self.sums.copy_from_slice(other.sums);
+    }
+
+    /// Folds in a split, for the queries that saw any of its keys.
+    #[inline(always)]
+    pub(super) fn fold(&mut self, split: &Totals<'_>) {
+        self.fold_parts(split.values, split.sums);
+    }
+
+    /// As `fold`, of numbers that were copied.
+    #[inline(always)]
+    pub(super) fn fold_floats(&mut self, split: &[f32]) {
+        let (values, sums) = split.split_at(self.values.len());
+        self.fold_parts(values, &bytemuck::cast_slice(sums)[..self.sums.len()]);
+    }
+
+    #[inline(always)]
+    fn fold_parts(&mut self, values: &[f32], sums: &[Sums]) {
+        let width = self.values.len() / self.sums.len();
+        let queries = self.values.chunks_exact_mut(width).zip(values.chunks_exact(width));
+        for ((total_sums, sums), (total, split)) in self.sums.iter_mut().zip(sums).zip(queries) {
+            if sums.is_none() {
+                continue;
+            }
+            let [kept, added] = fold_split(total_sums, *sums);
+            for (total, split) in total.iter_mut().zip(split) {
+                *total = split.mul_add(added, *total * kept);
+            }
+        }
+    }
+}
+
+/// The numbers of a part while it runs.
+pub(super) struct Work<'a> {
+    /// `[queries, key_dim]`.
+    q: &'a mut [f32],
+    /// The same, as a block's keys need them.
+    scaled_q: &'a mut [f32],
+    /// Scores, then weights: `[queries, KEY_BLOCK]`.
+    scores: &'a mut [[f32; KEY_BLOCK]],
+    pub(super) split: Totals<'a>,
+    key_tile: &'a mut [[f32; KEY_BLOCK]],
+    /// `[KEY_BLOCK, padded value]`.
+    value_tile: &'a mut [f32],
+}
+
+impl<'a> Work<'a> {
+    pub(super) fn floats(part: &RowHeads<'_>) -> usize {
+        let (queries, key) = (part.queries(), part.key_dim());
+        let tiles = KEY_BLOCK * (key + part.padded_value());
+        queries * (2 * key + KEY_BLOCK) + Totals::floats(part) + tiles
+    }
+
+    pub(super) fn new(floats: &'a mut [f32], part: &RowHeads<'_>) -> Self {
+        let (queries, key) = (part.queries(), part.key_dim());
+        let (q, rest) = floats.split_at_mut(queries * key);
+        let (scaled_q, rest) = rest.split_at_mut(queries * key);
+        let (scores, rest) = rest.split_at_mut(queries * KEY_BLOCK);
+        let (split, rest) = rest.split_at_mut(Totals::floats(part));
+        let (key_tile, value_tile) = rest.split_at_mut(KEY_BLOCK * key);
+        Self {
+            q,
+            scaled_q,
+            scores: scores.as_chunks_mut().0,
+            split: Totals::new(split, part),
+            key_tile: key_tile.as_chunks_mut().0,
+            value_tile,
+        }
+    }
+
+    /// Brings the queries together.
+    #[inline(always)]
+    pub(super) fn load_queries(&mut self, part: &RowHeads<'_>) {
+        let run = part.group * part.key_dim();
+        let (width, start) = (part.op.heads * part.key_dim(), part.kv_head * run);
+        for (q, row) in self.q.chunks_exact_mut(run).zip(part.rows.clone()) {
+            q.copy_from_slice(&part.q[row * width + start..][..run]);
+        }
+    }
+}
+
+/// Sums a split of the keys.
+#[inline(always)]
+pub(super) fn add_split<L: Lanes>(part: &RowHeads<'_>, work: &mut Work<'_>, split: usize) {
+    work.split.clear();
+    let seen = part.seen_by_any();
+    let start = seen.start.max(split * KEY_SPLIT);
+    let end = seen.end.min((split + 1) * KEY_SPLIT);
+    for block in start / KEY_BLOCK..end.div_ceil(KEY_BLOCK) {
+        add_block::<L>(part, work, block);
+    }
+}
+
+/// Adds a block of keys to the split.
+#[inline(always)]
+fn add_block<L: Lanes>(part: &RowHeads<'_>, work: &mut Work<'_>, block: usize) {
+    let Work { q, scaled_q, scores, split, key_tile, value_tile } = work;
+    let keys = KeyTile::new::<L>(part, block, key_tile);
+    products::scores::<L>(&keys, part.key_dim(), (q, scaled_q), scores);
+    let values = ValueTile::new::<L>(part, block, value_tile);
+    let width = part.padded_value();
+    let whole = part.rows.clone().all(|row| part.places(row, block) == (0..KEY_BLOCK));
+    for (place, row) in part.rows.clone().enumerate() {
+        let at = part.places(row, block);
+        if at.is_empty() {
+            continue;
+        }
+        let queries = place * part.group..(place + 1) * part.group;
+        for query in queries.clone() {
+            let kept = start_block(part.op, &mut scores[query], at.clone(), &mut split.sums[query]);
+            split.values[query * width..][..width].iter_mut().for_each(|x| *x *= kept);
+        }
+        if !whole {
+            let sums = &mut split.values[queries.start * width..queries.end * width];
+            products::add_values::<L>(&values, width, &mut scores[queries], at, sums);
+        }
+    }
+    if whole {
+        products::add_values::<L>(&values, width, scores, 0..KEY_BLOCK, split.values);
+    }
+}
+
+/// Divides by the weight of all keys and of the sink.
+#[inline(always)]
+pub(super) fn finish(part: &RowHeads<'_>, totals: &Totals<'_>, out: &mut Columns<'_, f32>) {
+    let (width, dim) = (part.padded_value(), part.context.pages.layout.value_dim);
+    for (place, row) in part.rows.clone().enumerate() {
+        let out = out.row(row);
+        for (head, out) in out.chunks_exact_mut(dim).enumerate() {
+            let query = place * part.group + head;
+            let sink = part.context.sinks.map(|sinks| sinks[part.kv_head * part.group + head]);
+            let (kept, weight) = total_weight(totals.sums[query], sink);
+            for (out, total) in out.iter_mut().zip(&totals.values[query * width..][..width]) {
+                *out = total * kept / weight;
+            }
+        }
+    }
+}
