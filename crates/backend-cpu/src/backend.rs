@@ -1,7 +1,7 @@
 //! `Backend` for this machine: the team, its instructions, and the numbers of steps, shared by all plans.
 
 use crate::kernels::{Crew, Scratch};
-use crate::options::{CpuError, CpuOptions};
+use crate::options::{ActivationFormat, CpuError, CpuOptions};
 use crate::plan::CpuPlan;
 use crate::simd::{Isa, IsaLevel};
 use crate::state::CpuState;
@@ -26,6 +26,7 @@ pub struct CpuBackend {
 pub(crate) struct Machine {
     team: Team,
     isa: Isa,
+    activations: ActivationFormat,
     /// One a member; locked by whoever has the team's turn.
     scratch: Mutex<Vec<Scratch>>,
     /// What members write for each other; locked alike.
@@ -39,15 +40,9 @@ impl CpuBackend {
         let (threads, isa) = (options.checked_threads()?, options.checked_isa()?);
         let team = Team::start(threads).map_err(|source| CpuError::Spawn { threads, source })?;
         let scratch = Mutex::new((0..threads).map(|_| Scratch::default()).collect());
-        Ok(Self {
-            machine: Arc::new(Machine {
-                team,
-                isa,
-                scratch,
-                shared: Mutex::default(),
-                steps: AtomicU64::new(0),
-            }),
-        })
+        let activations = options.activations;
+        let (shared, steps) = (Mutex::default(), AtomicU64::new(0));
+        Ok(Self { machine: Arc::new(Machine { team, isa, activations, scratch, shared, steps }) })
     }
 
     /// Threads that compute, the caller's included.
@@ -58,6 +53,11 @@ impl CpuBackend {
     /// The instructions that kernels use.
     pub fn isa(&self) -> IsaLevel {
         self.machine.isa.level()
+    }
+
+    /// What rows are made before they are multiplied with a matrix of codes.
+    pub fn activations(&self) -> ActivationFormat {
+        self.machine.activations
     }
 }
 
@@ -85,7 +85,10 @@ impl Backend for CpuBackend {
         // Every level of instructions gives the same bits, so the level is no part of it. Angles of ropes
         // come from the platform's mathematical library.
         let library = if cfg!(target_env = "musl") { "musl" } else { std::env::consts::OS };
-        format!("f32x16-{library}")
+        match self.machine.activations {
+            ActivationFormat::Int8 => format!("f32x16-a8b32-{library}"),
+            ActivationFormat::Float32 => format!("f32x16-{library}"),
+        }
     }
 
     fn fusions(&self) -> &[Fusion] {
@@ -93,7 +96,9 @@ impl Backend for CpuBackend {
     }
 
     fn upload(&self, source: &dyn WeightSource, uses: &[WeightUse]) -> Result<Arc<dyn Weights>, DeviceError> {
-        Ok(Arc::new(CpuWeights::upload(source, uses)?))
+        let activations = self.machine.activations;
+        let upload = |crew: &mut Crew<'_>| CpuWeights::upload(crew, activations, source, uses);
+        Ok(Arc::new(self.machine.with_crew(upload)?))
     }
 
     fn allocate(&self, layout: &StateLayout, budget: &Budget) -> Result<Box<dyn State>, DeviceError> {

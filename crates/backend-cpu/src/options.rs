@@ -2,6 +2,7 @@
 
 use crate::simd::{Isa, IsaLevel};
 use crate::threads::{allowed_cpus, default_threads};
+use std::fmt;
 
 /// Threads for each processor that may be asked for; more could only wait for one another.
 const THREADS_PER_CPU_MAX: usize = 4;
@@ -13,6 +14,34 @@ pub struct CpuOptions {
     pub threads: Option<usize>,
     /// The instruction set: by default the fastest that the processor has.
     pub isa: Option<IsaLevel>,
+    /// What rows are made before they are multiplied with a matrix of codes.
+    pub activations: ActivationFormat,
+}
+
+/// How a matrix of codes (weights of 4 to 8 bits) is multiplied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ActivationFormat {
+    /// Rows become codes of 8 bits with a scale for 32 columns, and products are integers: fast.
+    #[default]
+    Int8,
+    /// Rows stay float32 and the matrix is decoded: exact but for the order of sums, and slow.
+    Float32,
+}
+
+impl ActivationFormat {
+    /// The name that people choose it by.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ActivationFormat::Int8 => "int8",
+            ActivationFormat::Float32 => "f32",
+        }
+    }
+}
+
+impl fmt::Display for ActivationFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
 }
 
 /// Why the backend can't be started as asked.

@@ -1,37 +1,57 @@
-//! Weights as the kernels read them: matrices in their checkpoint's format, vectors as float32.
+//! Weights as the kernels read them: matrices in panels or in rows, vectors as float32.
 //!
-//! A matrix is copied row by row as it stands, on a cache line; kernels decode it as they go. A layout made
-//! for a vector width, and the pages it lies in, would be chosen here, once, at load.
+//! A matrix of codes is packed into panels, all members at once, tensor by tensor; where products are to be float32,
+//! and for formats without panels, it is copied row by row as it stands. Both lie in one arena.
 
-use crate::memory::Buffer;
+use crate::arena::{Arena, Place, Reserved};
+use crate::kernels::Crew;
+use crate::options::ActivationFormat;
+use crate::panels::{Panels, bytes_of_panel, pack};
+use gannet_ops::numerics::LANES;
 use gannet_ops::{DeviceError, WeightError, WeightRole, WeightSource, WeightTensor, WeightUse, Weights};
 use gannet_tensor::Format;
 use std::any::Any;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
+
+/// Panels of a part of the work of packing.
+const PANELS_PER_PART: usize = 4;
 
 /// A weight in memory.
 pub(crate) enum Weight {
     /// Decoded: norms, biases, gates, and convolutions as `[kernel, channels]`.
     Vector(Vec<f32>),
-    /// As the checkpoint has it.
+    /// In the format of the checkpoint.
     Matrix(Matrix),
 }
 
-/// `[rows, columns]` in some format; the matrices of experts follow one another.
+/// `[rows, columns]`; the matrices of experts follow one another.
 pub(crate) struct Matrix {
+    /// Of all matrices of a stack.
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) layout: Layout,
+}
+
+/// How a matrix lies in memory.
+pub(crate) enum Layout {
+    Rows(RowMatrix),
+    Panels(Panels),
+}
+
+/// A matrix as the checkpoint has it.
+pub(crate) struct RowMatrix {
     pub(crate) format: Format,
     pub(crate) rows: usize,
     pub(crate) columns: usize,
     pub(crate) row_bytes: usize,
-    bytes: Buffer,
+    place: Place,
 }
 
-impl Matrix {
+impl RowMatrix {
     /// The bytes of some rows.
     pub(crate) fn rows(&self, rows: std::ops::Range<usize>) -> &[u8] {
-        &self.bytes.as_slice()[rows.start * self.row_bytes..rows.end * self.row_bytes]
+        &self.place.bytes()[rows.start * self.row_bytes..rows.end * self.row_bytes]
     }
 }
 
@@ -41,18 +61,26 @@ pub(crate) struct CpuWeights {
 }
 
 impl CpuWeights {
-    pub(crate) fn upload(source: &dyn WeightSource, uses: &[WeightUse]) -> Result<Self, DeviceError> {
-        let mut by_name = HashMap::new();
+    pub(crate) fn upload(
+        crew: &mut Crew<'_>,
+        activations: ActivationFormat,
+        source: &dyn WeightSource,
+        uses: &[WeightUse],
+    ) -> Result<Self, DeviceError> {
+        let mut arena = Arena::default();
+        let mut laid: HashMap<&str, (&WeightUse, Laid)> = HashMap::new();
         for used in uses {
-            match by_name.entry(used.name.clone()) {
-                Entry::Occupied(_) => {}
-                Entry::Vacant(place) => {
-                    let weight = load(used, &source.weight(&used.name)?)?;
-                    place.insert((used.shape.clone(), Arc::new(weight)));
-                }
+            if !laid.contains_key(&*used.name) {
+                let mut to = Destination { crew: &mut *crew, activations, arena: &mut arena };
+                let weight = to.lay(used, &source.weight(&used.name)?)?;
+                laid.insert(&used.name, (used, weight));
             }
         }
-        Ok(Self { by_name })
+        let place = arena.freeze();
+        let weight = |(used, weight): (&WeightUse, Laid)| {
+            (used.name.clone(), (used.shape.clone(), Arc::new(weight.at(&place))))
+        };
+        Ok(Self { by_name: laid.into_values().map(weight).collect() })
     }
 
     /// The weight that a program asks for.
@@ -77,7 +105,8 @@ impl Weights for CpuWeights {
     fn bytes(&self) -> u64 {
         let bytes = |weight: &Weight| match weight {
             Weight::Vector(vector) => size_of_val(&vector[..]),
-            Weight::Matrix(matrix) => matrix.bytes.bytes(),
+            Weight::Matrix(Matrix { layout: Layout::Rows(rows), .. }) => rows.place.bytes().len(),
+            Weight::Matrix(Matrix { layout: Layout::Panels(panels), .. }) => panels.place.bytes().len(),
         };
         self.by_name.values().map(|(_, weight)| bytes(weight) as u64).sum()
     }
@@ -87,36 +116,131 @@ impl Weights for CpuWeights {
     }
 }
 
-fn load(used: &WeightUse, tensor: &WeightTensor<'_>) -> Result<Weight, DeviceError> {
-    let (name, file) = (used.name.clone(), "the checkpoint".to_owned());
-    if tensor.shape != used.shape {
-        let (expected, found) = (used.shape.clone(), tensor.shape.clone());
-        return Err(WeightError::WrongShape { name, file, expected, found }.into());
-    }
-    let Some(row_bytes) = row_bytes(tensor) else {
-        let (format, shape, found) = (tensor.format, &tensor.shape, tensor.bytes.len());
-        let reason = format!("{found} bytes are not a tensor of shape {shape:?} in whole blocks of {format}");
-        return Err(WeightError::Unreadable { name, file, reason }.into());
-    };
-    let columns = tensor.shape.last().copied().unwrap_or(1);
-    let rows = tensor.bytes.len() / row_bytes.max(1);
-    match used.role {
-        WeightRole::Vector => Ok(Weight::Vector(decoded(tensor, rows * columns))),
-        WeightRole::Convolution => Ok(Weight::Vector(transposed(&decoded(tensor, rows * columns), columns))),
-        WeightRole::Matrix | WeightRole::Embedding | WeightRole::TiedEmbedding | WeightRole::Experts => {
-            let mut bytes = Buffer::zeroed(tensor.bytes.len(), || format!("weight `{name}`"))?;
-            bytes.as_mut_slice().copy_from_slice(&tensor.bytes);
-            Ok(Weight::Matrix(Matrix { format: tensor.format, rows, columns, row_bytes, bytes }))
-        }
+/// A weight whose memory is reserved and filled.
+enum Laid {
+    Vector(Vec<f32>),
+    Matrix { size: MatrixSize, panel_bytes: Option<usize>, reserved: Reserved },
+}
+
+/// A matrix of a checkpoint: its bytes are whole rows.
+#[derive(Clone, Copy)]
+struct MatrixSize {
+    format: Format,
+    /// Of a stack.
+    matrices: usize,
+    /// Of one matrix.
+    rows: usize,
+    columns: usize,
+    row_bytes: usize,
+}
+
+impl Laid {
+    fn at(self, place: &impl Fn(Reserved) -> Place) -> Weight {
+        let (size, panel_bytes, reserved) = match self {
+            Laid::Vector(vector) => return Weight::Vector(vector),
+            Laid::Matrix { size, panel_bytes, reserved } => (size, panel_bytes, reserved),
+        };
+        let MatrixSize { format, matrices, rows, columns, row_bytes } = size;
+        let place = place(reserved);
+        let layout = match panel_bytes {
+            Some(panel_bytes) => Layout::Panels(Panels { format, rows, columns, panel_bytes, place }),
+            None => Layout::Rows(RowMatrix { format, rows: matrices * rows, columns, row_bytes, place }),
+        };
+        Weight::Matrix(Matrix { rows: matrices * rows, columns, layout })
     }
 }
 
-/// Bytes of a row of the tensor, where its bytes are the whole rows that its shape says.
-fn row_bytes(tensor: &WeightTensor<'_>) -> Option<usize> {
+/// Where weights go, and who brings them there.
+struct Destination<'a, 'b> {
+    crew: &'a mut Crew<'b>,
+    activations: ActivationFormat,
+    arena: &'a mut Arena,
+}
+
+impl Destination<'_, '_> {
+    fn lay(&mut self, used: &WeightUse, tensor: &WeightTensor<'_>) -> Result<Laid, DeviceError> {
+        let (name, file) = (used.name.clone(), "the checkpoint".to_owned());
+        if tensor.shape != used.shape {
+            let (expected, found) = (used.shape.clone(), tensor.shape.clone());
+            return Err(WeightError::WrongShape { name, file, expected, found }.into());
+        }
+        let Some(size) = matrix_size(tensor) else {
+            let (format, shape, found) = (tensor.format, &tensor.shape, tensor.bytes.len());
+            let reason =
+                format!("{found} bytes are not a tensor of shape {shape:?} in whole blocks of {format}");
+            return Err(WeightError::Unreadable { name, file, reason }.into());
+        };
+        let elements = size.matrices * size.rows * size.columns;
+        match used.role {
+            WeightRole::Vector => Ok(Laid::Vector(decoded(tensor, elements))),
+            WeightRole::Convolution => Ok(Laid::Vector(transposed(&decoded(tensor, elements), size.columns))),
+            WeightRole::Embedding => self.rows(&name, size, &tensor.bytes),
+            WeightRole::Matrix | WeightRole::TiedEmbedding | WeightRole::Experts => {
+                match self.panel_bytes(&size, &tensor.bytes) {
+                    Some(panel_bytes) => self.panels(&name, size, panel_bytes, &tensor.bytes),
+                    None => self.rows(&name, size, &tensor.bytes),
+                }
+            }
+        }
+    }
+
+    /// Bytes of a panel, where the matrix is to have panels.
+    fn panel_bytes(&self, size: &MatrixSize, bytes: &[u8]) -> Option<usize> {
+        match self.activations {
+            ActivationFormat::Float32 => None,
+            // A scale that is no number has no bits as a power of two.
+            ActivationFormat::Int8 if has_powers_that_are_none(size, bytes) => None,
+            ActivationFormat::Int8 => bytes_of_panel(size.format, size.columns),
+        }
+    }
+
+    fn rows(&mut self, name: &str, size: MatrixSize, bytes: &[u8]) -> Result<Laid, DeviceError> {
+        let reserved = self.arena.reserve(bytes.len(), || format!("weight `{name}`"))?;
+        self.arena.bytes_mut(&reserved).copy_from_slice(bytes);
+        Ok(Laid::Matrix { size, panel_bytes: None, reserved })
+    }
+
+    fn panels(
+        &mut self,
+        name: &str,
+        size: MatrixSize,
+        panel_bytes: usize,
+        bytes: &[u8],
+    ) -> Result<Laid, DeviceError> {
+        let per_matrix = size.rows.div_ceil(LANES);
+        let what = || format!("weight `{name}`");
+        let panels = size.matrices.checked_mul(per_matrix);
+        let needed = panels.and_then(|panels| panels.checked_mul(panel_bytes)).unwrap_or(usize::MAX);
+        let reserved = self.arena.reserve(needed, what)?;
+        let out = self.arena.bytes_mut(&reserved);
+        self.crew.rows(out, panel_bytes, PANELS_PER_PART, |first, out, _| {
+            for (panel, out) in out.chunks_exact_mut(panel_bytes).enumerate() {
+                let (matrix, panel) = ((first + panel) / per_matrix, (first + panel) % per_matrix);
+                let start = matrix * size.rows + panel * LANES;
+                let end = (start + LANES).min((matrix + 1) * size.rows);
+                let rows = &bytes[start * size.row_bytes..end * size.row_bytes];
+                pack(size.format, rows, size.row_bytes, out);
+            }
+        });
+        Ok(Laid::Matrix { size, panel_bytes: Some(panel_bytes), reserved })
+    }
+}
+
+/// Whether some scale of an mxfp4 matrix is no number.
+fn has_powers_that_are_none(size: &MatrixSize, bytes: &[u8]) -> bool {
+    let block_bytes = size.format.block_bytes();
+    size.format == Format::Mxfp4 && bytes.iter().step_by(block_bytes).any(|scale| *scale == u8::MAX)
+}
+
+/// The tensor as a stack of matrices, where its bytes are the whole rows that its shape says.
+fn matrix_size(tensor: &WeightTensor<'_>) -> Option<MatrixSize> {
     let (columns, outer) = tensor.shape.split_last().unwrap_or((&1, &[]));
+    let (rows, outer) = outer.split_last().unwrap_or((&1, &[]));
     let row_bytes = tensor.format.row_bytes(*columns)?;
-    let rows = outer.iter().try_fold(1usize, |rows, dim| rows.checked_mul(*dim))?;
-    (rows.checked_mul(row_bytes)? == tensor.bytes.len()).then_some(row_bytes)
+    let matrices = outer.iter().try_fold(1usize, |matrices, dim| matrices.checked_mul(*dim))?;
+    let all = matrices.checked_mul(*rows)?.checked_mul(row_bytes)?;
+    let size = MatrixSize { format: tensor.format, matrices, rows: *rows, columns: *columns, row_bytes };
+    (all == tensor.bytes.len()).then_some(size)
 }
 
 fn decoded(tensor: &WeightTensor<'_>, elements: usize) -> Vec<f32> {

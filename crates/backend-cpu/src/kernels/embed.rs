@@ -2,9 +2,9 @@
 
 use super::Crew;
 use super::formats::{Unpack, UnpackVisitor, visit};
-use super::product::FillTile;
+use super::product::floats::FillTile;
 use crate::simd::Isa;
-use crate::weights::Matrix;
+use crate::weights::{Layout, Matrix, RowMatrix};
 use std::marker::PhantomData;
 
 /// What one row is made of.
@@ -29,10 +29,11 @@ pub(crate) fn embed(
     crew.light_rows(out, width, |first, out| {
         for (out, source) in out.chunks_exact_mut(width).zip(&sources[first..]) {
             match *source {
-                Source::Id(id) => {
-                    visit(matrix.format, Row { isa, matrix, id: id as usize, out })
-                        .unwrap_or_else(Row::by_decoder);
-                }
+                Source::Id(id) => match &matrix.layout {
+                    Layout::Rows(matrix) => visit(matrix.format, Row { isa, matrix, id: id as usize, out })
+                        .unwrap_or_else(Row::by_decoder),
+                    Layout::Panels(panels) => panels.decode_row(id as usize, out),
+                },
                 Source::Vector(row) => out.copy_from_slice(&vectors[row * width..][..width]),
             }
         }
@@ -41,7 +42,7 @@ pub(crate) fn embed(
 
 struct Row<'a> {
     isa: Isa,
-    matrix: &'a Matrix,
+    matrix: &'a RowMatrix,
     id: usize,
     out: &'a mut [f32],
 }
@@ -57,7 +58,7 @@ impl UnpackVisitor for Row<'_> {
     type Output = ();
 
     fn visit<U: Unpack>(self) {
-        let Matrix { row_bytes, columns: width, .. } = *self.matrix;
+        let RowMatrix { row_bytes, columns: width, .. } = *self.matrix;
         let weights = self.matrix.rows(self.id..self.id + 1);
         self.isa.run(FillTile::<U> {
             weights,

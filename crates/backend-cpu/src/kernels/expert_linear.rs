@@ -3,8 +3,11 @@
 //! The rows of one expert are multiplied together, so that its weights are unpacked once.
 
 use super::Crew;
-use super::product::{Pairs, Product, outputs_per_part};
-use crate::weights::Matrix;
+use super::product::activations::Activations;
+use super::product::codes::{self, CodeProduct};
+use super::product::floats::{self, Pairs, Product};
+use crate::panels::Panels;
+use crate::weights::RowMatrix;
 
 /// (row of x, row of the result), for the rows of one expert.
 type RowPairs = Vec<(u32, u32)>;
@@ -15,7 +18,7 @@ pub(crate) fn expert_linear(
     crew: &mut Crew<'_>,
     x: &[f32],
     ids: &[Option<u32>],
-    (matrix, bias): (&Matrix, Option<&[f32]>),
+    (matrix, bias): (&RowMatrix, Option<&[f32]>),
     out: &mut [f32],
 ) {
     let x_rows = x.len() / matrix.columns;
@@ -25,12 +28,42 @@ pub(crate) fn expert_linear(
     let outputs = out.len() / ids.len();
     let groups = by_expert(ids, ids.len() / x_rows);
     let isa = crew.isa;
-    let step = outputs_per_part(crew, outputs, ids.len(), matrix.columns);
+    let step = floats::outputs_per_part(crew, outputs, ids.len(), matrix.columns);
     crew.columns(out, outputs, step, |mut columns, scratch| {
         for (expert, pairs) in &groups {
             let (first, rows) = (expert * outputs, Pairs::Listed(pairs));
             let bias = bias.map(|bias| &bias[first..first + outputs]);
             Product { isa, x, matrix, first, bias, rows }.part(&mut columns, scratch);
+        }
+    });
+}
+
+/// The same with rows as codes and matrices in panels.
+pub(crate) fn expert_linear_codes(
+    crew: &mut Crew<'_>,
+    x: &Activations,
+    ids: &[Option<u32>],
+    (panels, bias): (&Panels, Option<&[f32]>),
+    out: &mut [f32],
+) {
+    if x.rows() == 0 {
+        return;
+    }
+    let (outputs, isa) = (panels.rows, crew.isa);
+    let groups = by_expert(ids, ids.len() / x.rows());
+    let pairs: Vec<(u32, u32)> = groups.iter().flat_map(|(_, pairs)| pairs).copied().collect();
+    // The rows of one expert side by side, as a product reads them.
+    let mut sorted = Activations::default();
+    sorted.gather(x, pairs.iter().map(|(row, _)| *row as usize));
+    let step = codes::outputs_per_part(crew, outputs);
+    crew.columns(out, outputs, step, |mut columns, _| {
+        let mut start = 0;
+        for (expert, group) in &groups {
+            let bias = bias.map(|bias| &bias[expert * outputs..][..outputs]);
+            let product = CodeProduct { isa, x: &sorted, panels, matrix: *expert, bias };
+            let rows = start..start + group.len();
+            start = rows.end;
+            product.part(rows, &|row| pairs[row].1 as usize, &mut columns);
         }
     });
 }

@@ -17,7 +17,7 @@ pub(crate) mod rms_norm;
 pub(crate) mod expert_linear;
 mod formats;
 pub(crate) mod linear;
-mod product;
+pub(crate) mod product;
 
 pub(crate) mod attention;
 pub(crate) mod pages;
@@ -64,7 +64,7 @@ pub(crate) struct Crew<'a> {
 
 impl Crew<'_> {
     /// Calls `work` for runs of rows of `width`: the first row's number, the rows, and the member's scratch.
-    fn rows<T: Send>(
+    pub(crate) fn rows<T: Send>(
         &mut self,
         out: &mut [T],
         width: usize,
@@ -81,12 +81,12 @@ impl Crew<'_> {
     }
 
     /// Calls `work` for runs of `step` columns, with the member's scratch.
-    fn columns(
+    fn columns<T: Send>(
         &mut self,
-        out: &mut [f32],
+        out: &mut [T],
         width: usize,
         step: usize,
-        work: impl Fn(Columns<'_, f32>, &mut Scratch) + Sync,
+        work: impl Fn(Columns<'_, T>, &mut Scratch) + Sync,
     ) {
         self.turn.columns(out, width, step, self.scratch, work);
     }

@@ -6,17 +6,18 @@ use crate::backend::unknown;
 use crate::kernels::attention::{RowBlocks, row_blocks};
 use crate::kernels::embed::Source;
 use crate::kernels::pages::Sequence;
+use crate::kernels::product::activations::Activations;
 use crate::kernels::rope::Angles;
 use crate::kernels::{
     self, Crew, add, combine_experts, concat, decay_gate, expert_linear, gated_norm, gather_rows, gelu_gate,
     head_norm, l2_norm, linear, pool, rms_norm, scale, sigmoid_gate, silu_gate, slice, soft_cap,
 };
 use crate::state::{CpuState, Kept};
-use crate::weights::{Matrix, Weight};
+use crate::weights::{Layout, Matrix, Weight};
 use gannet_ops::step::{StepValues, map_ids};
 use gannet_ops::{
-    Batch, DeviceError, Element, FusedKind, InputKind, Node, NodeObserver, Op, Program, Rope, RopeTable,
-    Router, Rows, TokenSource, ValueId, WeightId,
+    Batch, DeviceError, Element, ExpertLinear, FusedKind, InputKind, Node, NodeObserver, Op, Program, Rope,
+    RopeTable, Router, Rows, TokenSource, ValueId, WeightId,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -49,6 +50,11 @@ impl<'a> Inputs<'a> {
     /// Input number `place`, `[rows, width]`.
     pub(super) fn x(&self, place: usize) -> &'a [f32] {
         self.values.numbers(self.ids[place])
+    }
+
+    /// Input number `place` as codes.
+    fn codes(&self, place: usize) -> &'a Activations {
+        self.values.codes(self.ids[place])
     }
 
     pub(super) fn width(&self, place: usize) -> usize {
@@ -114,6 +120,7 @@ impl<'a, 'b> Run<'a, 'b> {
             | Op::CombineExperts
             | Op::Slice { .. }
             | Op::Concat => {
+                self.encode_input(node);
                 self.make(node, |crew, inputs, out| compute(&node.op, weights, crew, inputs, out))
             }
             Op::Embed { weight } => self.embed(matrix(weights, *weight), node),
@@ -162,6 +169,16 @@ impl<'a, 'b> Run<'a, 'b> {
         };
         let shown: Vec<Vec<f32>> = node.outputs.iter().map(shown).collect();
         observe(place, node, &shown.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    }
+
+    /// Makes the input of a product codes, where its matrix is in panels.
+    fn encode_input(&mut self, node: &Node) {
+        let (Op::Linear { weight, .. } | Op::ExpertLinear(ExpertLinear { weight, .. })) = &node.op else {
+            return;
+        };
+        if let Layout::Panels(_) = matrix(self.weights, *weight).layout {
+            self.values.encode(self.crew, node.inputs[0]);
+        }
     }
 
     /// Makes the only value of a node, of numbers.
@@ -338,7 +355,11 @@ fn compute(op: &Op, weights: &[Arc<Weight>], crew: &mut Crew<'_>, inputs: &Input
             l2_norm::l2_norm(crew, x(0), inputs.width(0) / heads, (*epsilon, *scale), out);
         }
         Op::Linear { weight, bias } => {
-            linear::linear(crew, x(0), matrix(weights, *weight), bias.as_ref().map(w), out);
+            let bias = bias.as_ref().map(w);
+            match &matrix(weights, *weight).layout {
+                Layout::Rows(matrix) => linear::linear(crew, x(0), matrix, bias, out),
+                Layout::Panels(panels) => linear::linear_codes(crew, inputs.codes(0), panels, bias, out),
+            }
         }
         Op::DecayGate { decay, bias } => decay_gate::decay_gate(crew, x(0), w(decay), w(bias), out),
         Op::SiluGate => silu_gate::silu_gate(crew, x(0), x(1), out),
@@ -352,7 +373,13 @@ fn compute(op: &Op, weights: &[Arc<Weight>], crew: &mut Crew<'_>, inputs: &Input
         Op::Add => add::add(crew, x(0), x(1), out),
         Op::ExpertLinear(op) => {
             let bias = op.bias.as_ref().map(w);
-            expert_linear::expert_linear(crew, x(0), inputs.ids(1), (matrix(weights, op.weight), bias), out);
+            let ids = inputs.ids(1);
+            match &matrix(weights, op.weight).layout {
+                Layout::Rows(matrix) => expert_linear::expert_linear(crew, x(0), ids, (matrix, bias), out),
+                Layout::Panels(panels) => {
+                    expert_linear::expert_linear_codes(crew, inputs.codes(0), ids, (panels, bias), out);
+                }
+            }
         }
         Op::CombineExperts => {
             let shared = (inputs.count() > 2).then(|| x(2));

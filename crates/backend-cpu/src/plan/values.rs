@@ -1,6 +1,8 @@
 //! The values of a step while it runs, and those that outlive its forward pass.
 
 use super::memory::MemoryPlan;
+use crate::kernels::Crew;
+use crate::kernels::product::activations::Activations;
 use crate::memory::Buffer;
 use gannet_ops::step::StepValues;
 use gannet_ops::{Batch, BatchLimits, DeviceError, Element, Node, Program, Value, ValueId};
@@ -14,6 +16,8 @@ pub(super) struct Values {
     ids: Vec<Vec<Option<u32>>>,
     /// Rows of each value in this step.
     rows: Vec<usize>,
+    /// The value that was made codes last, with them: products that read one value follow each other.
+    codes: (Option<ValueId>, Activations),
 }
 
 impl Values {
@@ -26,6 +30,7 @@ impl Values {
             buffers: bytes.into_iter().map(|bytes| Buffer::zeroed(bytes, what)).collect::<Result<_, _>>()?,
             ids: vec![Vec::new(); program.values.len()],
             rows: vec![0; program.values.len()],
+            codes: (None, Activations::default()),
         })
     }
 
@@ -44,6 +49,21 @@ impl Values {
         &self.buffers[self.buffer(id)].as_slice()[..elements]
     }
 
+    /// Makes a value codes, unless it is the one that was last.
+    pub(super) fn encode(&mut self, crew: &mut Crew<'_>, id: ValueId) {
+        if self.codes.0 != Some(id) {
+            let (_, mut codes) = std::mem::take(&mut self.codes);
+            codes.fill(crew, self.numbers(id), self.of(id).width);
+            self.codes = (Some(id), codes);
+        }
+    }
+
+    /// The codes of a value that was made them.
+    pub(super) fn codes(&self, id: ValueId) -> &Activations {
+        assert_eq!(self.codes.0, Some(id), "the value was made codes before it is multiplied");
+        &self.codes.1
+    }
+
     /// A value of ids.
     pub(super) fn ids_mut(&mut self, id: ValueId) -> &mut Vec<Option<u32>> {
         &mut self.ids[id.0 as usize]
@@ -52,6 +72,7 @@ impl Values {
     /// Takes a value's buffer out, to be written while others are read; it has room for so many rows.
     pub(super) fn take(&mut self, id: ValueId, rows: usize) -> Result<Buffer, DeviceError> {
         self.rows[id.0 as usize] = rows;
+        self.codes.0 = self.codes.0.filter(|known| *known != id);
         let needed = rows * self.of(id).width * size_of::<f32>();
         let place = self.buffer(id);
         let buffer = std::mem::take(&mut self.buffers[place]);

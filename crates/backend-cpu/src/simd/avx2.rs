@@ -26,6 +26,13 @@ pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
 #[derive(Clone, Copy)]
 pub(super) struct F32x16(__m256, __m256);
 
+impl F32x16 {
+    #[inline(always)]
+    pub(super) fn new(low: __m256, high: __m256) -> Self {
+        Self(low, high)
+    }
+}
+
 impl Lanes for F32x16 {
     const HOLDS_SIXTEEN: bool = false;
 

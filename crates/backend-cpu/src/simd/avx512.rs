@@ -23,6 +23,13 @@ pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
 #[derive(Clone, Copy)]
 pub(super) struct F32x16(__m512);
 
+impl F32x16 {
+    #[inline(always)]
+    pub(super) fn new(lanes: __m512) -> Self {
+        Self(lanes)
+    }
+}
+
 impl Lanes for F32x16 {
     const HOLDS_SIXTEEN: bool = true;
 

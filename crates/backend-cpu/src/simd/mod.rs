@@ -14,9 +14,12 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod dots;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod scalar;
+
+pub(crate) use dots::{CodeKernel, Dots, REGISTER, half_power};
 
 use gannet_ops::numerics::LANES;
 use std::fmt;
@@ -28,15 +31,29 @@ pub enum IsaLevel {
     Scalar,
     /// 64-bit Arm's vectors of four floats.
     Neon,
+    /// The same with dot products of bytes.
+    NeonDots,
     /// AVX2 with fused multiply-add and half-precision conversion.
     Avx2,
+    /// The same with dot products of bytes.
+    AvxVnni,
     /// AVX-512 with the extensions F, BW, DQ and VL.
     Avx512,
+    /// The same with dot products of bytes.
+    Avx512Vnni,
 }
 
 impl IsaLevel {
     /// Every level, slowest first.
-    pub const ALL: [IsaLevel; 4] = [IsaLevel::Scalar, IsaLevel::Neon, IsaLevel::Avx2, IsaLevel::Avx512];
+    pub const ALL: [IsaLevel; 7] = [
+        IsaLevel::Scalar,
+        IsaLevel::Neon,
+        IsaLevel::NeonDots,
+        IsaLevel::Avx2,
+        IsaLevel::AvxVnni,
+        IsaLevel::Avx512,
+        IsaLevel::Avx512Vnni,
+    ];
 
     /// The levels that this processor has, slowest first.
     pub fn available() -> impl Iterator<Item = IsaLevel> {
@@ -48,12 +65,22 @@ impl IsaLevel {
         match self {
             IsaLevel::Scalar => true,
             IsaLevel::Neon => cfg!(target_arch = "aarch64"),
+            #[cfg(target_arch = "aarch64")]
+            IsaLevel::NeonDots => dots::neon::has_dots(),
+            #[cfg(not(target_arch = "aarch64"))]
+            IsaLevel::NeonDots => false,
             #[cfg(target_arch = "x86_64")]
             IsaLevel::Avx2 => avx2::is_available(),
             #[cfg(target_arch = "x86_64")]
+            IsaLevel::AvxVnni => avx2::is_available() && dots::avx2::has_vnni(),
+            #[cfg(target_arch = "x86_64")]
             IsaLevel::Avx512 => avx2::is_available() && avx512::is_available(),
+            #[cfg(target_arch = "x86_64")]
+            IsaLevel::Avx512Vnni => {
+                avx2::is_available() && avx512::is_available() && dots::avx512::has_vnni()
+            }
             #[cfg(not(target_arch = "x86_64"))]
-            IsaLevel::Avx2 | IsaLevel::Avx512 => false,
+            IsaLevel::Avx2 | IsaLevel::AvxVnni | IsaLevel::Avx512 | IsaLevel::Avx512Vnni => false,
         }
     }
 
@@ -62,8 +89,11 @@ impl IsaLevel {
         match self {
             IsaLevel::Scalar => "scalar",
             IsaLevel::Neon => "neon",
+            IsaLevel::NeonDots => "neon-dots",
             IsaLevel::Avx2 => "avx2",
+            IsaLevel::AvxVnni => "avx-vnni",
             IsaLevel::Avx512 => "avx512",
+            IsaLevel::Avx512Vnni => "avx512-vnni",
         }
     }
 }
@@ -102,17 +132,19 @@ impl Isa {
         match self.level {
             IsaLevel::Scalar => kernel.run::<scalar::F32x16>(),
             #[cfg(target_arch = "aarch64")]
-            IsaLevel::Neon => kernel.run::<neon::F32x16>(),
+            IsaLevel::Neon | IsaLevel::NeonDots => kernel.run::<neon::F32x16>(),
             #[cfg(not(target_arch = "aarch64"))]
-            IsaLevel::Neon => unreachable!("an Isa exists only for an available level"),
+            IsaLevel::Neon | IsaLevel::NeonDots => unreachable!("an Isa exists only for an available level"),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: an `Isa` of this level exists, so the processor has what `avx2::is_available` checks.
-            IsaLevel::Avx2 => unsafe { avx2::run(kernel) },
+            IsaLevel::Avx2 | IsaLevel::AvxVnni => unsafe { avx2::run(kernel) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: an `Isa` of this level exists, so the processor has what `avx512::is_available` checks.
-            IsaLevel::Avx512 => unsafe { avx512::run(kernel) },
+            IsaLevel::Avx512 | IsaLevel::Avx512Vnni => unsafe { avx512::run(kernel) },
             #[cfg(not(target_arch = "x86_64"))]
-            IsaLevel::Avx2 | IsaLevel::Avx512 => unreachable!("an Isa exists only for an available level"),
+            IsaLevel::Avx2 | IsaLevel::AvxVnni | IsaLevel::Avx512 | IsaLevel::Avx512Vnni => {
+                unreachable!("an Isa exists only for an available level")
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ pub(super) struct F32x16([float32x4_t; 4]);
 
 impl F32x16 {
     #[inline(always)]
-    fn each(register: impl FnMut(usize) -> float32x4_t) -> Self {
+    pub(super) fn each(register: impl FnMut(usize) -> float32x4_t) -> Self {
         Self(std::array::from_fn(register))
     }
 }

@@ -1,4 +1,4 @@
-//! The core of all matrix products: rows of x with runs of a matrix's rows, in the named order.
+//! Products of rows with matrices of any format, in float32 and in the named order.
 //!
 //! ```text
 //! y[r, o] = fold(lanes) + bias[o],   lanes[i % 16] += x[r, i] * weight[o, i] for i ascending, fused
@@ -15,11 +15,11 @@
 //!
 //! Members take runs of outputs.
 
-use super::formats::{Unpack, UnpackVisitor, visit};
-use super::{Crew, Scratch};
+use crate::kernels::formats::{Unpack, UnpackVisitor, visit};
+use crate::kernels::{Crew, Scratch};
 use crate::simd::{Isa, Kernel, Lanes, folds};
 use crate::threads::Columns;
-use crate::weights::Matrix;
+use crate::weights::RowMatrix;
 use gannet_ops::numerics::LANES;
 use gannet_tensor::decode::BlockFormat;
 use std::marker::PhantomData;
@@ -36,7 +36,7 @@ const PARTS_PER_MEMBER: usize = 4;
 
 /// How many outputs a part of the work has: a multiple of the block, enough parts for all members, and for
 /// many rows at most a tile.
-pub(super) fn outputs_per_part(crew: &Crew<'_>, outputs: usize, rows: usize, columns: usize) -> usize {
+pub(crate) fn outputs_per_part(crew: &Crew<'_>, outputs: usize, rows: usize, columns: usize) -> usize {
     let parts = crew.turn.members() * PARTS_PER_MEMBER;
     let step = outputs.div_ceil(parts).next_multiple_of(BLOCK);
     let in_tile = (TILE_FLOATS / columns.next_multiple_of(LANES)) / BLOCK * BLOCK;
@@ -45,7 +45,7 @@ pub(super) fn outputs_per_part(crew: &Crew<'_>, outputs: usize, rows: usize, col
 
 /// Which row of x each row of the result is made of.
 #[derive(Clone, Copy)]
-pub(super) enum Pairs<'a> {
+pub(crate) enum Pairs<'a> {
     /// The row of the same number, for so many.
     Same(usize),
     /// (row of x, row of the result).
@@ -72,18 +72,18 @@ impl Pairs<'_> {
 
 /// A product of some rows with a matrix that starts at row `first` of a stack.
 #[derive(Clone, Copy)]
-pub(super) struct Product<'a> {
-    pub(super) isa: Isa,
-    pub(super) x: &'a [f32],
-    pub(super) matrix: &'a Matrix,
-    pub(super) first: usize,
-    pub(super) bias: Option<&'a [f32]>,
-    pub(super) rows: Pairs<'a>,
+pub(crate) struct Product<'a> {
+    pub(crate) isa: Isa,
+    pub(crate) x: &'a [f32],
+    pub(crate) matrix: &'a RowMatrix,
+    pub(crate) first: usize,
+    pub(crate) bias: Option<&'a [f32]>,
+    pub(crate) rows: Pairs<'a>,
 }
 
 impl<'a> Product<'a> {
     /// Computes some columns of the result.
-    pub(super) fn part(self, columns: &mut Columns<'_, f32>, scratch: &mut Scratch) {
+    pub(crate) fn part(self, columns: &mut Columns<'_, f32>, scratch: &mut Scratch) {
         let outputs = columns.range();
         let part = Part { product: self, outputs, columns, scratch };
         visit(self.matrix.format, part).unwrap_or_else(Part::by_decoder);
@@ -112,7 +112,7 @@ impl UnpackVisitor for Part<'_, '_> {
 
     fn visit<U: Unpack>(self) {
         let Product { isa, matrix, bias, rows, .. } = self.product;
-        let Matrix { row_bytes, columns: width, .. } = *matrix;
+        let RowMatrix { row_bytes, columns: width, .. } = *matrix;
         if rows.len() == 1 {
             let (x, out) = rows.at(0);
             let (x, out) = (self.product.x(x), self.columns.row(out));
@@ -130,7 +130,7 @@ impl UnpackVisitor for Part<'_, '_> {
 impl Part<'_, '_> {
     /// For a format without an unpacker.
     fn by_decoder(self) {
-        let Matrix { format, row_bytes, columns: width, .. } = *self.product.matrix;
+        let RowMatrix { format, row_bytes, columns: width, .. } = *self.product.matrix;
         self.by_tiles(|weights, stride, tile| {
             for (row, out) in weights.chunks_exact(row_bytes).zip(tile.chunks_exact_mut(stride)) {
                 format.decode(row, &mut out[..width]);
@@ -217,13 +217,13 @@ fn unpacked_rest<L: Lanes, U: Unpack>(packed: &[u8], elements: usize) -> L {
 }
 
 /// Unpacks rows of weights of `width` into rows of `stride`, zero beyond the width.
-pub(super) struct FillTile<'a, U> {
-    pub(super) weights: &'a [u8],
-    pub(super) row_bytes: usize,
-    pub(super) width: usize,
-    pub(super) stride: usize,
-    pub(super) tile: &'a mut [f32],
-    pub(super) unpack: PhantomData<U>,
+pub(crate) struct FillTile<'a, U> {
+    pub(crate) weights: &'a [u8],
+    pub(crate) row_bytes: usize,
+    pub(crate) width: usize,
+    pub(crate) stride: usize,
+    pub(crate) tile: &'a mut [f32],
+    pub(crate) unpack: PhantomData<U>,
 }
 
 impl<U: Unpack> Kernel for FillTile<'_, U> {

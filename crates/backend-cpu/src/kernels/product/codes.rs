@@ -1,0 +1,233 @@
+//! Products of rows with matrices of codes, by integers: for every format of 4 bits and more.
+//!
+//! ```text
+//! for each block of 32 columns, ascending; for each of its scales (one, or two of 16 columns):
+//!     i      = sum of (code[o, k] - zero) * x_code[r, k]                     in 32-bit integers
+//!     y[r,o] = fma(f32(i), scale[o] * x_scale[r], y[r,o])
+//! and then, where the format has minima:
+//!     y[r,o] = fma(minimum[o], x_scale[r] * f32(sum of x_code[r, k]), y[r,o])
+//! at the end: y[r,o] += bias[o]
+//! ```
+//!
+//! Each `*` rounds once, each fma once, the conversion of an integer once. `scale` is the number that the format
+//! means, a float32 without loss. Sixteen outputs are the lanes of a register and nothing is summed across lanes, so
+//! the bits of one (row, output) follow from this formula alone: they are the same beside any other rows, at every
+//! level of instructions and for any number of threads.
+//!
+//! `code - zero` is never formed: `zero` times the row's negative sum is where the integer starts from.
+//!
+//! A panel's codes of 32 columns are unpacked into eight registers, once for as many rows as have room for their
+//! sums. One row is bound by memory; many rows by the instruction that multiplies codes, of which there are eight
+//! for 3 to 6 others that take the same units.
+
+use super::activations::{Activations, Block};
+use crate::kernels::Crew;
+use crate::panels::{
+    BlockScales, Offset, PanelFormat, PanelVisitor, Panels, Planes, SUB_BLOCK, Scales, head_bytes, run_bytes,
+    sub_block_bytes, visit,
+};
+use crate::simd::{CodeKernel, Dots, Isa, Lanes};
+use crate::threads::Columns;
+use gannet_ops::numerics::LANES;
+use std::ops::Range;
+
+/// Most bytes of rows that go over a part's panels together: they stay in the second cache level.
+const ROW_BYTES: usize = 384 * 1024;
+/// Parts of the work a member, so that a late member doesn't hold up the others.
+const PARTS_PER_MEMBER: usize = 4;
+
+/// How many outputs a part of the work has: whole panels, and parts enough for all members.
+pub(crate) fn outputs_per_part(crew: &Crew<'_>, outputs: usize) -> usize {
+    let parts = crew.turn.members() * PARTS_PER_MEMBER;
+    outputs.div_ceil(parts).next_multiple_of(LANES)
+}
+
+/// A product of some rows with one matrix of a stack.
+#[derive(Clone, Copy)]
+pub(crate) struct CodeProduct<'a> {
+    pub(crate) isa: Isa,
+    pub(crate) x: &'a Activations,
+    pub(crate) panels: &'a Panels,
+    /// Which of the stack.
+    pub(crate) matrix: usize,
+    pub(crate) bias: Option<&'a [f32]>,
+}
+
+impl CodeProduct<'_> {
+    /// Computes some columns of the result for rows of x; `place` says which row of the result one is.
+    pub(crate) fn part(
+        self,
+        rows: Range<usize>,
+        place: &(impl Fn(usize) -> usize + Sync),
+        columns: &mut Columns<'_, f32>,
+    ) {
+        let part = Part { product: self, rows, place, columns };
+        let Ok(()) = visit(self.panels.format, part) else {
+            unreachable!("panels are made of formats that have them")
+        };
+    }
+}
+
+/// Some columns of a product.
+struct Part<'a, 'b, P> {
+    product: CodeProduct<'a>,
+    rows: Range<usize>,
+    place: &'a P,
+    columns: &'a mut Columns<'b, f32>,
+}
+
+impl<P: Fn(usize) -> usize + Sync> PanelVisitor for Part<'_, '_, P> {
+    type Output = ();
+
+    fn visit<F: PanelFormat>(self) {
+        let Self { product: CodeProduct { isa, x, panels, matrix, bias }, rows, place, columns } = self;
+        let outputs = columns.range();
+        let first = outputs.start / LANES;
+        let most = (ROW_BYTES / (panels.columns / SUB_BLOCK * size_of::<Block>())).max(1);
+        // Equal runs, of a length that the tiles divide.
+        let runs = rows.len().div_ceil(most).max(1);
+        let run = rows.len().div_ceil(runs).next_multiple_of(12);
+        let mut start = rows.start;
+        while start < rows.end {
+            let end = rows.end.min(start + run);
+            let all = &panels.matrix(matrix)[first * panels.panel_bytes..];
+            for (number, panel) in
+                all.chunks_exact(panels.panel_bytes).take(outputs.len().div_ceil(LANES)).enumerate()
+            {
+                let lanes = number * LANES..outputs.len().min((number + 1) * LANES);
+                let bias = bias.map(|bias| &bias[outputs.start + lanes.start..outputs.start + lanes.end]);
+                let put = |row: usize, sums: &[f32; LANES]| {
+                    put(&mut columns.row(place(row))[lanes.clone()], sums, bias);
+                };
+                isa.run_codes(PanelRows::<F, _> {
+                    panel,
+                    x: x.blocks(),
+                    x_rows: x.rows(),
+                    rows: start..end,
+                    put,
+                    format: std::marker::PhantomData,
+                });
+            }
+            start = end;
+        }
+    }
+}
+
+/// Writes the sums of a row, some lanes of which are outputs.
+#[inline(always)]
+fn put(out: &mut [f32], sums: &[f32; LANES], bias: Option<&[f32]>) {
+    match bias {
+        Some(bias) => out.iter_mut().zip(sums).zip(bias).for_each(|((out, sum), bias)| *out = sum + bias),
+        None => out.copy_from_slice(&sums[..out.len()]),
+    }
+}
+
+/// One panel with some rows.
+struct PanelRows<'a, F, P> {
+    panel: &'a [u8],
+    x: &'a [Block],
+    x_rows: usize,
+    rows: Range<usize>,
+    put: P,
+    format: std::marker::PhantomData<F>,
+}
+
+impl<F: PanelFormat, P: FnMut(usize, &[f32; LANES])> CodeKernel for PanelRows<'_, F, P> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<D: Dots>(mut self) {
+        let mut row = self.rows.start;
+        let end = self.rows.end;
+        if D::HOLDS_TWELVE {
+            while row + 12 <= end {
+                self.tile::<D, 12>(row);
+                row += 12;
+            }
+            if row + 8 <= end {
+                self.tile::<D, 8>(row);
+                row += 8;
+            }
+        }
+        while row + 4 <= end {
+            self.tile::<D, 4>(row);
+            row += 4;
+        }
+        if row + 2 <= end {
+            self.tile::<D, 2>(row);
+            row += 2;
+        }
+        if row < end {
+            self.tile::<D, 1>(row);
+        }
+    }
+}
+
+impl<F: PanelFormat, P: FnMut(usize, &[f32; LANES])> PanelRows<'_, F, P> {
+    /// Sixteen outputs of `ROWS` rows.
+    #[inline(always)]
+    fn tile<D: Dots, const ROWS: usize>(&mut self, row: usize) {
+        let mut sums = [D::Floats::splat(0.0); ROWS];
+        let mut x = self.x[row..].chunks(self.x_rows);
+        for run in self.panel.chunks_exact(run_bytes::<F>()) {
+            let (heads, sub_blocks) = run.split_at(head_bytes::<F>());
+            for sub_block in sub_blocks.chunks_exact(sub_block_bytes::<F>()) {
+                let Some(x) = x.next().and_then(|x| x.first_chunk::<ROWS>()) else { return };
+                let (bytes, planes) = sub_block.split_at(F::Scales::BYTES * LANES);
+                let scales = F::Scales::read::<D>(heads, bytes);
+                let codes = codes::<F, D>(planes);
+                for r in 0..ROWS {
+                    sums[r] = step::<F, D>(&codes, &scales, &x[r], sums[r]);
+                }
+            }
+        }
+        for r in 0..ROWS {
+            let mut stored = [0.0; LANES];
+            sums[r].store(&mut stored);
+            (self.put)(row + r, &stored);
+        }
+    }
+}
+
+/// The codes of a sub-block of a panel.
+#[inline(always)]
+fn codes<F: PanelFormat, D: Dots>(planes: &[u8]) -> [D::Bytes; 8] {
+    let mut codes = F::Planes::unpack::<D>(planes);
+    if let Some(table) = F::TABLE {
+        for i in 0..8 {
+            codes[i] = D::look_up(table, codes[i]);
+        }
+    }
+    codes
+}
+
+/// Adds 32 columns of a row.
+#[inline(always)]
+fn step<F: PanelFormat, D: Dots>(
+    codes: &[D::Bytes; 8],
+    scales: &BlockScales<D::Floats>,
+    x: &Block,
+    sum: D::Floats,
+) -> D::Floats {
+    let x_scale = D::Floats::splat(x.scale);
+    let mut sum = sum;
+    if F::Scales::COUNT == 1 {
+        let mut dots = F::Offset::start::<D>(x.minus_sum);
+        for i in 0..8 {
+            dots = F::Offset::dot::<D>(dots, codes[i], x.codes[i]);
+        }
+        sum = D::floats(dots).mul_add(scales.scales[0].mul(x_scale), sum);
+    } else {
+        for half in 0..2 {
+            let mut dots = F::Offset::start::<D>(x.minus_sums[half]);
+            for i in 4 * half..4 * half + 4 {
+                dots = F::Offset::dot::<D>(dots, codes[i], x.codes[i]);
+            }
+            sum = D::floats(dots).mul_add(scales.scales[half].mul(x_scale), sum);
+        }
+    }
+    if F::Scales::HAS_MINIMUM {
+        sum = scales.minimum.mul_add(D::Floats::splat(x.scaled_sum), sum);
+    }
+    sum
+}

@@ -1,0 +1,49 @@
+//! One row of a matrix in panels, as the numbers that its format's decoder gives.
+
+use super::formats::{Offset, PanelFormat, PanelVisitor, visit};
+use super::planes::Planes;
+use super::scales::{BlockScales, Scales};
+use super::{Panels, SUB_BLOCK, head_bytes, run_bytes, run_columns, sub_block_bytes};
+use gannet_ops::numerics::LANES;
+
+impl Panels {
+    /// Decodes row `row` of the first matrix of the stack to `out`, which has its columns.
+    pub(crate) fn decode_row(&self, row: usize, out: &mut [f32]) {
+        let panel = &self.matrix(0)[row / LANES * self.panel_bytes..][..self.panel_bytes];
+        let Ok(()) = visit(self.format, Row { panel, lane: row % LANES, out }) else {
+            unreachable!("panels are made of formats that have them")
+        };
+    }
+}
+
+struct Row<'a> {
+    panel: &'a [u8],
+    lane: usize,
+    out: &'a mut [f32],
+}
+
+impl PanelVisitor for Row<'_> {
+    type Output = ();
+
+    fn visit<F: PanelFormat>(self) {
+        let runs = self.panel.chunks_exact(run_bytes::<F>());
+        for (run, out) in runs.zip(self.out.chunks_exact_mut(run_columns::<F>())) {
+            let (heads, sub_blocks) = run.split_at(head_bytes::<F>());
+            let sub_blocks = sub_blocks.chunks_exact(sub_block_bytes::<F>());
+            for (sub_block, out) in sub_blocks.zip(out.as_chunks_mut::<SUB_BLOCK>().0) {
+                decode::<F>(heads, sub_block, self.lane, out);
+            }
+        }
+    }
+}
+
+fn decode<F: PanelFormat>(heads: &[u8], sub_block: &[u8], lane: usize, out: &mut [f32; SUB_BLOCK]) {
+    let (bytes, planes) = sub_block.split_at(F::Scales::BYTES * LANES);
+    let BlockScales { scales, minimum } = F::Scales::lane(heads, bytes, lane);
+    let codes = F::Planes::lane(planes, lane).map(u32::to_le_bytes);
+    for (i, (out, code)) in out.iter_mut().zip(codes.as_flattened()).enumerate() {
+        let code = F::TABLE.map_or(*code, |table| table[usize::from(*code)]);
+        let scaled = scales[i / (SUB_BLOCK / 2)] * (i32::from(code) - F::Offset::ZERO) as f32;
+        *out = if F::Scales::HAS_MINIMUM { scaled + minimum } else { scaled };
+    }
+}
