@@ -257,7 +257,7 @@ mod tests {
 
     fn load(model: &str, sequences: usize) -> Runner {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../goldens").join(model);
-        let backend = CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).unwrap();
+        let backend = CpuBackend::new(CpuOptions { threads: Some(2), ..CpuOptions::default() }).unwrap();
         let options = LoadOptions {
             context: Some(200),
             step_rows: Some(48),
