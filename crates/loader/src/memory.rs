@@ -273,6 +273,28 @@ mod tests {
     }
 
     #[test]
+    fn an_asked_scaling_stretches_the_context_and_force_takes_any() {
+        let scaled = |text: &str, context| LoadOptions {
+            context,
+            rope_scaling: Some(text.parse().expect("the scaling is well-formed")),
+            ..LoadOptions::default()
+        };
+        let context = |options| plan_with(&options, u64::MAX).map(|plan| plan.context);
+        for (text, expected) in [("yarn:4", 2048), ("linear:2", 1024), ("dynamic:3", 1536)] {
+            assert_eq!(context(scaled(text, None)).expect("everything fits"), expected, "{text}");
+        }
+        assert_eq!(context(scaled("yarn:4", Some(2048))).expect("it reaches so far"), 2048);
+        let error = context(scaled("yarn:4", Some(2049))).expect_err("it reaches less far");
+        assert!(matches!(error, LoadError::ContextTooLong { asked: 2049, limit: 2048 }), "{error}");
+        let forced = LoadOptions { context: Some(600), force_context: true, ..LoadOptions::default() };
+        assert_eq!(context(forced).expect("it is forced"), 600);
+        // Where memory is short, the stretched context is what fits of it.
+        let whole = plan_with(&scaled("yarn:4", None), u64::MAX).expect("everything fits");
+        let half = whole.weight_bytes + whole.scratch_bytes + whole.state_bytes / 2;
+        assert_eq!(plan_with(&scaled("yarn:4", None), half).expect("a part fits").context, 1024);
+    }
+
+    #[test]
     fn available_memory_is_read_in_bytes() {
         let text = "MemTotal:       24000000 kB\nMemAvailable:   123456 kB\n";
         assert_eq!(meminfo_available(text), Some(123_456 * 1024));

@@ -123,6 +123,11 @@ impl ProgramBuilder {
         self.same(Op::Rope(rope), &[x])
     }
 
+    /// [`Op::PositionScale`].
+    pub fn position_scale(&mut self, x: ValueId, slope: f32, period: u32) -> ValueId {
+        self.same(Op::PositionScale { slope, period }, &[x])
+    }
+
     /// [`Op::WriteKv`].
     pub fn write_kv(&mut self, k: ValueId, v: ValueId, state: StateId) {
         self.push(Op::WriteKv { state }, &[k, v], Vec::new());

@@ -141,7 +141,7 @@ impl Counter<'_> {
             Op::GeluGate | Op::ClampedGate { .. } => 9 * read(0),
             Op::DecayGate { .. } | Op::RouteExperts(_) => 4 * read(0),
             Op::CombineExperts => 2 * read(0),
-            Op::Add | Op::Scale { .. } | Op::Pool { .. } | Op::Sample => read(0),
+            Op::Add | Op::Scale { .. } | Op::PositionScale { .. } | Op::Pool { .. } | Op::Sample => read(0),
             Op::Fused { body, .. } => body.iter().map(|part| self.flops(part)).sum(),
             Op::Embed { .. }
             | Op::WriteKv { .. }

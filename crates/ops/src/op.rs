@@ -58,6 +58,14 @@ pub enum Op {
     },
     /// x `[Tokens, heads * dim]` -> same, rotated by the row's position.
     Rope(Rope),
+    /// x `[Tokens, width]` -> same: `x * (1 + slope * ln(1 + floor(position / period)))`, by the row's position on the
+    /// first axis; queries so scaled look further back with sharper scores.
+    PositionScale {
+        /// How fast it grows.
+        slope: f32,
+        /// Positions of one factor; the first ones have the factor 1.
+        period: u32,
+    },
     /// k `[Tokens, kv_heads * key_dim]`, v `[Tokens, kv_heads * value_dim]` -> nothing: written at each row's
     /// index into the pages of its sequence.
     WriteKv {
@@ -179,6 +187,7 @@ impl Op {
             Op::L2Norm { .. } => "l2_norm",
             Op::Linear { .. } => "linear",
             Op::Rope(_) => "rope",
+            Op::PositionScale { .. } => "position_scale",
             Op::WriteKv { .. } => "write_kv",
             Op::Attention(_) => "attention",
             Op::CausalConv { .. } => "causal_conv",
@@ -223,6 +232,7 @@ impl Op {
             Op::Fused { body, .. } => body.iter().flat_map(|node| node.op.weights()).collect(),
             Op::L2Norm { .. }
             | Op::Rope(_)
+            | Op::PositionScale { .. }
             | Op::WriteKv { .. }
             | Op::GatedDeltaRule(_)
             | Op::SiluGate

@@ -170,6 +170,7 @@ fn parameters(op: &Op) -> Vec<String> {
             ]
         }
         Op::SoftCap { cap } => vec![format!("cap={cap}")],
+        Op::PositionScale { slope, period } => vec![format!("slope={slope}"), format!("period={period}")],
         Op::Scale { factor } => vec![format!("factor={factor}")],
         Op::RouteExperts(router) => {
             let renormalise = router.renormalise.then(|| "renormalised".to_owned());

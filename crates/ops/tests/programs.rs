@@ -287,7 +287,7 @@ fn types_of_single_ops_are_checked() {
     let router = |top_k| Op::RouteExperts(Router { experts: 8, top_k, renormalise: true });
     let linear = Op::ExpertLinear(ExpertLinear { weight: WeightId(0), bias: None, top_k: 2 });
     type Case<'a> = (Op, &'a [usize], WeightRole, Vec<Value>, &'a str);
-    let cases: [Case<'_>; 11] = [
+    let cases: [Case<'_>; 12] = [
         (head(3), &[4], vector, vec![handed(8)], "(`head_norm`): columns left over by its heads"),
         (head(0), &[4], vector, vec![handed(8)], "(`head_norm`): heads above zero"),
         (Op::SiluGate, &[1], vector, vec![handed(8), handed(7)], "(`silu_gate`): type of its second input"),
@@ -315,6 +315,13 @@ fn types_of_single_ops_are_checked() {
             vector,
             vec![handed(4)],
             "(`gated_delta_rule`): number of inputs: expected 5, found 1",
+        ),
+        (
+            Op::PositionScale { slope: 0.1, period: 0 },
+            &[1],
+            vector,
+            vec![handed(4)],
+            "(`position_scale`): period above zero",
         ),
         (Op::SoftCap { cap: 0.0 }, &[1], vector, vec![handed(4)], "(`soft_cap`): cap above zero"),
     ];

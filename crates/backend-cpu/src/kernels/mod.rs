@@ -12,6 +12,7 @@ pub(crate) mod gated_norm;
 pub(crate) mod head_norm;
 pub(crate) mod l2_norm;
 mod norm;
+pub(crate) mod position_scale;
 pub(crate) mod rms_norm;
 
 pub(crate) mod expert_linear;

@@ -10,7 +10,8 @@ use crate::kernels::product::activations::Activations;
 use crate::kernels::rope::Angles;
 use crate::kernels::{
     self, Crew, add, combine_experts, concat, decay_gate, expert_linear, gated_norm, gather_rows, gelu_gate,
-    head_norm, l2_norm, linear, pool, rms_norm, scale, sigmoid_gate, silu_gate, slice, soft_cap,
+    head_norm, l2_norm, linear, pool, position_scale, rms_norm, scale, sigmoid_gate, silu_gate, slice,
+    soft_cap,
 };
 use crate::state::{CpuState, Kept};
 use crate::weights::{Layout, Matrix, Weight};
@@ -125,6 +126,7 @@ impl<'a, 'b> Run<'a, 'b> {
             }
             Op::Embed { weight } => self.embed(matrix(weights, *weight), node),
             Op::Rope(rope) => self.rope(rope, node),
+            Op::PositionScale { slope, period } => self.position_scale((*slope, *period), node),
             Op::WriteKv { state } => self.write_kv(*state, node),
             Op::Attention(op) => self.attention(op, node),
             Op::CausalConv { weight, state } => self.causal_conv(vector(weights, *weight), *state, node),
@@ -294,6 +296,15 @@ impl<'a, 'b> Run<'a, 'b> {
         Ok(())
     }
 
+    fn position_scale(&mut self, (slope, period): (f32, u32), node: &Node) -> Result<(), DeviceError> {
+        let rows = self.batch.rows.iter();
+        let factors: Vec<f32> =
+            rows.map(|row| position_scale::factor(slope, period, row.position[0])).collect();
+        self.make(node, |crew, inputs, out| {
+            position_scale::position_scale(crew, &factors, inputs.width(0), inputs.x(0), out);
+        })
+    }
+
     fn gather_rows(&mut self, handed: u32, node: &Node) -> Result<(), DeviceError> {
         let batch = self.batch;
         let found = batch.handed.get(handed as usize);
@@ -391,6 +402,7 @@ fn compute(op: &Op, weights: &[Arc<Weight>], crew: &mut Crew<'_>, inputs: &Input
         Op::Concat => concat::concat((0..inputs.count()).map(|place| (x(place), inputs.width(place))), out),
         Op::Embed { .. }
         | Op::Rope(_)
+        | Op::PositionScale { .. }
         | Op::WriteKv { .. }
         | Op::Attention(_)
         | Op::CausalConv { .. }

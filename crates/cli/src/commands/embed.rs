@@ -93,8 +93,9 @@ struct VectorObject<'a> {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &EmbedArguments) -> Result<(), Failure> {
+    let source = Source::choose(arguments)?;
     let path = arguments.model.reference.locate()?;
-    let texts = token_lists(arguments, &path)?;
+    let texts = token_lists(&source, &path)?;
     let backend = arguments.model.device.open()?;
     let options = load_options(arguments, &texts, &path)?;
     let loaded = progress::load(&path, backend.as_ref(), &options)?;
@@ -109,21 +110,37 @@ pub(crate) fn run(arguments: &EmbedArguments) -> Result<(), Failure> {
     show(&embeddings?, arguments.json)
 }
 
-/// The tokens of each text.
-fn token_lists(arguments: &EmbedArguments, path: &Path) -> Result<Vec<Vec<TokenId>>, Failure> {
-    if let Some(ids) = &arguments.ids {
-        return Ok(vec![ids.read()?]);
-    }
-    let texts = match &arguments.file {
-        Some(file) => {
-            let text = values::read_text(file)?;
-            text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+/// What is embedded.
+enum Source {
+    Texts(Vec<String>),
+    Ids(Vec<TokenId>),
+}
+
+impl Source {
+    fn choose(arguments: &EmbedArguments) -> Result<Self, Failure> {
+        if let Some(ids) = &arguments.ids {
+            return Ok(Source::Ids(ids.read()?));
         }
-        None => arguments.texts.clone(),
-    };
-    if texts.is_empty() {
-        return Err(Failure::usage("there is nothing to embed: give a TEXT, --file or --ids"));
+        let texts = match &arguments.file {
+            Some(file) => {
+                let text = values::read_text(file)?;
+                text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+            }
+            None => arguments.texts.clone(),
+        };
+        if texts.is_empty() {
+            return Err(Failure::usage("there is nothing to embed: give a TEXT, --file or --ids"));
+        }
+        Ok(Source::Texts(texts))
     }
+}
+
+/// The tokens of each text, with what the tokenizer puts around it.
+fn token_lists(source: &Source, path: &Path) -> Result<Vec<Vec<TokenId>>, Failure> {
+    let texts = match source {
+        Source::Ids(ids) => return Ok(vec![ids.clone()]),
+        Source::Texts(texts) => texts,
+    };
     let Opened { text, .. } = gannet_loader::open(path)?;
     let tokenizer = text?.tokenizer;
     let ids = |text: &String| -> Result<Vec<TokenId>, Failure> {

@@ -69,6 +69,23 @@ fn backends_are_compared_op_by_op() {
 }
 
 #[test]
+fn a_context_beyond_the_models_own_needs_a_scaling_or_force() {
+    let folder = tempfile::tempdir().unwrap();
+    let toy = write_toy(&folder.path().join("toy.gguf"), &[]);
+    let text = folder.path().join("text.txt");
+    fs::write(&text, "the hen went there and came back\n".repeat(40)).unwrap();
+    let measure = |more: &[&str]| {
+        let common = ["eval", "perplexity", &toy, "--file", text.to_str().unwrap(), "--context", "600"];
+        gannet(&[&common, more, &["--windows", "1", "--last", "50", "--json"]].concat())
+    };
+    measure(&[]).failed(1, &["600", "512", "rope scaling"]);
+    let [forced, scaled] = [&["--force-context"][..], &["--rope-scaling", "yarn:2"]]
+        .map(|more| measure(more).json()["nll"].as_f64().unwrap());
+    assert!(forced.is_finite() && scaled.is_finite());
+    assert!((forced - scaled).abs() > 1e-6, "the scaling changes the scores: {forced}, {scaled}");
+}
+
+#[test]
 fn perplexity_is_that_of_the_logits_of_each_window() {
     let folder = tempfile::tempdir().unwrap();
     let toy = write_toy(&folder.path().join("toy.gguf"), &[]);
@@ -96,6 +113,24 @@ fn perplexity_is_that_of_the_logits_of_each_window() {
     assert!((measured["nll"].as_f64().unwrap() - expected).abs() < 1e-9, "{measured} instead of {expected}");
     let perplexity = measured["perplexity"].as_f64().unwrap();
     assert!((perplexity - expected.exp()).abs() < 1e-6 * perplexity, "{measured}");
+    // Of the first two windows of 6 tokens, the last two are counted.
+    let last = gannet(&[
+        "eval",
+        "perplexity",
+        &toy,
+        "--file",
+        text,
+        "--context",
+        "6",
+        "--windows",
+        "2",
+        "--last",
+        "2",
+        "--json",
+    ]);
+    let (last, expected) = (last.json(), (nlls[3] + nlls[4] + nlls[8] + nlls[9]) / 4.0);
+    assert_eq!((last["tokens"].as_u64(), last["windows"].as_u64()), (Some(4), Some(2)));
+    assert!((last["nll"].as_f64().unwrap() - expected).abs() < 1e-9, "{last} instead of {expected}");
     let line = gannet(&["eval", "perplexity", &toy, "--file", text, "--context", "6"]).succeeded();
     assert!(line.starts_with(&format!("perplexity {perplexity:.4} ")), "{line}");
 }

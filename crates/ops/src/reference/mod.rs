@@ -15,6 +15,7 @@ mod experts; // route_experts, expert_linear, combine_experts
 mod gates; // silu_gate, gelu_gate, clamped_gate, sigmoid_gate, decay_gate, soft_cap, scale, add
 mod linear; // linear
 mod norms; // rms_norm, head_norm, gated_norm, l2_norm
+mod position_scale; // position_scale
 mod recurrent; // causal_conv, gated_delta_rule
 mod rope; // rope
 mod rows; // embed, select_outputs, pool, gather_rows, slice, concat

@@ -3,7 +3,7 @@
 use super::state::{Kept, KeptRows, Part, ReferenceState, Trail};
 use super::values::{Made, Numbers};
 use super::weights::Weight;
-use super::{attention, experts, gates, linear, norms, recurrent, rope, rows, unknown};
+use super::{attention, experts, gates, linear, norms, position_scale, recurrent, rope, rows, unknown};
 use crate::step::map_ids;
 use crate::{
     Attention, Batch, DeltaRule, DeviceError, InputKind, Node, Op, Program, RecurrentWrite, StateId, Value,
@@ -77,6 +77,9 @@ impl Run<'_> {
                 linear::linear(x(0), &w(weight).data, bias.as_ref().map(|bias| &w(bias).data[..]))
             }
             Op::Rope(op) => rope::rope(x(0), op, &self.batch.rows),
+            Op::PositionScale { slope, period } => {
+                position_scale::position_scale(x(0), *slope, *period, &self.batch.rows)
+            }
             Op::WriteKv { state } => {
                 attention::write_kv(x(0), x(1), self.state.pages(*state), self.batch)?;
                 return Ok(Vec::new());

@@ -20,6 +20,10 @@ pub(super) fn made_by(at: Place<'_>, op: &Op, inputs: &[Value]) -> Made {
         Op::L2Norm { heads, .. } => norm(at, None, *heads, one(at, inputs)?),
         Op::Linear { weight, bias } => linear(at, *weight, *bias, one(at, inputs)?),
         Op::Rope(op) => rope(at, op, one(at, inputs)?),
+        Op::PositionScale { period, .. } => {
+            at.same("period above zero", true, *period > 0)?;
+            moved(at, Rows::Tokens, Rows::Tokens, one(at, inputs)?)
+        }
         Op::WriteKv { state } => stateful::write_kv(at, *state, inputs),
         Op::Attention(op) => stateful::attention(at, op, inputs),
         Op::CausalConv { weight, state } => stateful::causal_conv(at, *weight, *state, inputs),

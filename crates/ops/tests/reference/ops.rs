@@ -183,6 +183,26 @@ fn rope_rotates_each_axis_and_scales() {
 }
 
 #[test]
+fn position_scale_grows_with_whole_periods() {
+    let mut b = ProgramBuilder::new("op", small_layout());
+    let x = b.embeddings(2);
+    let y = b.position_scale(x, 0.1, 16);
+    let y = b.select_outputs(y);
+    b.output(OutputKind::Hidden, y);
+    let mut device = Device::new(&[&b.finish()]);
+    let want = Want { hidden: true, ..Want::default() };
+    for (position, periods) in [(0, 0.0), (15, 0.0), (16, 1.0), (47, 2.0), (262_143, 16_383.0)] {
+        let part = Part::of(0, Length::Exact(0), vec![TokenSource::Embedding(0)]);
+        let mut batch = batch(&device.layout, &[part.forgetful().asks(&[(0, want)])]);
+        batch.rows[0].position = [position, 3, 5];
+        batch.embeddings = vec![2.0, -3.0];
+        let found = device.run(0, &batch).1.outputs.remove(0).hidden.expect("it was asked for");
+        let factor = 1.0 + 0.1 * (1.0_f64 + periods).ln();
+        assert_close("position_scale", &found, &[2.0 * factor, -3.0 * factor], 1e-6);
+    }
+}
+
+#[test]
 fn sinks_and_soft_caps_change_the_softmax() {
     let attend = |sinks: bool, soft_cap: Option<f32>| {
         run(&rows(), |b, x| {

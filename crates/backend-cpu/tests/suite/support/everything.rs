@@ -147,6 +147,7 @@ fn attention(b: &mut ProgramBuilder, x: ValueId, name: &str, state: StateId, mas
         b.attention(&[q], op)
     };
     let gate = linear(b, input, &part("gate"), [HEADS * VALUE_DIM, HIDDEN]);
+    let gate = b.position_scale(gate, 0.3, 20);
     let y = b.sigmoid_gate(y, gate);
     let y = linear(b, y, &part("o"), [HIDDEN, HEADS * VALUE_DIM]);
     b.add(x, y)

@@ -2,7 +2,7 @@
 //!
 //! The text's ids are cut into consecutive windows, and each is computed from scratch. The beginning of text stands
 //! before each window where the tokenizer adds one, and counts as one of its tokens. The perplexity is exp of the mean
-//! of -ln p(token | window before it) over all tokens of all windows but the first of each.
+//! of -ln p(token | window before it) over all tokens of all windows but the first of each, or over the last few.
 
 use super::{STEP_ROWS, check_ids};
 use crate::arguments::values;
@@ -14,6 +14,7 @@ use crate::report::rate;
 use clap::Args;
 use gannet_engine::{Runner, evaluate};
 use gannet_loader::LoadOptions;
+use gannet_model::RopeOverride;
 use gannet_ops::TokenId;
 use gannet_text::tokenizer::{Specials, Tokenizer};
 use serde::Serialize;
@@ -23,9 +24,11 @@ use std::time::Instant;
 const HELP: &str = "\
 The text is tokenised as it is and cut into windows of --context tokens, each computed from scratch. The beginning of
 text stands before each window, as one of its tokens, where the tokenizer adds one. Printed is exp of the mean negative
-log-probability of all tokens of all windows but the first of each.
+log-probability of all tokens of all windows but the first of each; with --last N of the last N of each window.
 
-Example: gannet eval perplexity model.gguf --file book.txt --context 512";
+Examples:
+  gannet eval perplexity model.gguf --file book.txt --context 512
+  gannet eval perplexity model.gguf --file book.txt --context 24000 --rope-scaling yarn:4 --windows 1 --last 4000";
 
 /// Measure how well a model foresees a text
 #[derive(Debug, Args)]
@@ -41,6 +44,18 @@ pub(crate) struct PerplexityArguments {
     /// Tokens of a window
     #[arg(long, value_name = "TOKENS", default_value = "512", value_parser = values::token_count)]
     context: usize,
+    /// Count only the last tokens of each window, which have the most before them
+    #[arg(long, value_name = "TOKENS", value_parser = values::token_count)]
+    last: Option<usize>,
+    /// Windows that are read [default: all of the text]
+    #[arg(long, value_name = "N", value_parser = values::times)]
+    windows: Option<usize>,
+    /// Stretch the rope for contexts beyond the model's own: yarn:FACTOR, linear:FACTOR or dynamic:FACTOR
+    #[arg(long, value_name = "KIND:FACTOR")]
+    rope_scaling: Option<RopeOverride>,
+    /// Take a --context beyond what the model and its rope were made for, where answers get worse
+    #[arg(long)]
+    force_context: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -67,6 +82,8 @@ pub(crate) fn run(arguments: &PerplexityArguments) -> Result<(), Failure> {
         context: Some(arguments.context),
         step_rows: Some(STEP_ROWS.min(arguments.context)),
         kv_format: arguments.kv.format,
+        rope_scaling: arguments.rope_scaling,
+        force_context: arguments.force_context,
         ..LoadOptions::default()
     };
     let mut loaded = progress::load(&arguments.model.reference.locate()?, backend.as_ref(), &options)?;
@@ -74,13 +91,14 @@ pub(crate) fn run(arguments: &PerplexityArguments) -> Result<(), Failure> {
         Ok(text) => &text.tokenizer,
         Err(error) => return Err(anyhow::anyhow!("a perplexity needs a tokenizer: {error}").into()),
     };
-    let windows = text_windows(tokenizer, &text, arguments.context)?;
+    let mut windows = text_windows(tokenizer, &text, arguments.context)?;
+    windows.truncate(arguments.windows.unwrap_or(windows.len()));
     if windows.is_empty() {
         return Err(
             anyhow::anyhow!("`{}` has no two tokens to foresee one of", arguments.file.display()).into()
         );
     }
-    let measured = measure(&mut loaded.runner, &windows, arguments.context)?;
+    let measured = measure(&mut loaded.runner, &windows, arguments)?;
     if arguments.json { output::show_json(&measured) } else { output::show_line(&measured.line()) }
 }
 
@@ -102,14 +120,20 @@ fn windows(ids: &[TokenId], prefix: &[TokenId], size: usize) -> Vec<Vec<TokenId>
     parts.map(|part| [prefix, part].concat()).filter(|window| window.len() > 1).collect()
 }
 
-fn measure(runner: &mut Runner, windows: &[Vec<TokenId>], context: usize) -> Result<Measured, Failure> {
+fn measure(
+    runner: &mut Runner,
+    windows: &[Vec<TokenId>],
+    arguments: &PerplexityArguments,
+) -> Result<Measured, Failure> {
     let started = Instant::now();
     let bar = Bar::new("evaluating");
-    let total: usize = windows.iter().map(|window| window.len() - 1).sum();
+    let counted = |window: &Vec<TokenId>| arguments.last.unwrap_or(usize::MAX).min(window.len() - 1);
+    let total: usize = windows.iter().map(counted).sum();
     let (mut sum, mut foreseen) = (0.0, 0);
     for window in windows {
         check_ids(window, runner.vocabulary)?;
-        evaluate(runner, window, 0, |index, scores| {
+        let wanted_from = window.len() - 1 - counted(window);
+        evaluate(runner, window, wanted_from, |index, scores| {
             if let Some(next) = window.get(index + 1) {
                 sum += negative_log_probability(scores, next.0 as usize);
                 foreseen += 1;
@@ -124,7 +148,7 @@ fn measure(runner: &mut Runner, windows: &[Vec<TokenId>], context: usize) -> Res
         nll,
         tokens: total,
         windows: windows.len(),
-        context,
+        context: arguments.context,
         tokens_per_second,
     })
 }
