@@ -307,6 +307,24 @@ GEMMA3_EMBEDDING = GEMMA3_OLD_KEYS | {
     "intermediate_size": 48,
     "use_bidirectional_attention": True,
 }
+MINISTRAL3 = SMALL | {
+    "architectures": ["Ministral3ForCausalLM"],
+    "model_type": "ministral3",
+    "max_position_embeddings": 256,
+    "rope_parameters": {
+        "rope_type": "yarn",
+        "rope_theta": 10000.0,
+        "factor": 16.0,
+        "original_max_position_embeddings": 16,
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "mscale": 1.0,
+        "mscale_all_dim": 1.0,
+        "llama_4_scaling_beta": 0.6,
+    },
+    "sliding_window": None,
+    "tie_word_embeddings": False,
+}
 MINISTRAL = MISTRAL | {
     "architectures": ["MinistralForCausalLM"],
     "model_type": "ministral",
@@ -339,9 +357,9 @@ ORIGINAL_LENGTH = 32
 
 CASES = [
     Case("llama", LLAMA | {"tie_word_embeddings": False}, storage="f32", gguf=("f32", "q8_0")),
-    Case("llama-tied", LLAMA, storage="bf16"),
-    Case("llama-bias", LLAMA | {"attention_bias": True, "mlp_bias": True}, storage="f16"),
-    Case("llama-head-dim", LLAMA | {"head_dim": 24, "num_key_value_heads": 1}),
+    Case("llama-tied", LLAMA, storage="bf16", gguf=("bf16",)),
+    Case("llama-bias", LLAMA | {"attention_bias": True, "mlp_bias": True}, storage="f16", gguf=("f16",)),
+    Case("llama-head-dim", LLAMA | {"head_dim": 24, "num_key_value_heads": 1}, gguf=("bf16",)),
     Case(
         "llama-rope-llama3",
         rope_scaling(
@@ -353,7 +371,7 @@ CASES = [
         ),
         gguf=("bf16",),
     ),
-    Case("llama-rope-linear", rope_scaling(type="linear", factor=4.0)),
+    Case("llama-rope-linear", rope_scaling(type="linear", factor=4.0), gguf=("bf16",)),
     Case(
         "llama-rope-dynamic",
         rope_scaling(rope_type="dynamic", factor=2.0) | {"max_position_embeddings": ORIGINAL_LENGTH},
@@ -398,7 +416,7 @@ CASES = [
         prompts=SHORT_AND_LONG,
         greedy=False,
     ),
-    Case("mistral", MISTRAL, shards=2),
+    Case("mistral", MISTRAL, shards=2, gguf=("bf16",)),
     Case("qwen2", QWEN2, gguf=("f16",)),
     Case("qwen2-sliding", QWEN2 | {"use_sliding_window": True, "num_hidden_layers": 3}),
     Case("qwen3", QWEN3, gguf=("bf16",)),
@@ -439,6 +457,12 @@ CASES = [
         **LAST_OF_LONG,
     ),
     Case("qwen2-moe", QWEN2_MOE, gguf=("f16",)),
+    Case(
+        "qwen2-moe-sliding",
+        QWEN2_MOE
+        | {"use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 2, "num_hidden_layers": 4},
+    ),
+    Case("qwen3-moe-sliding", QWEN3_MOE | {"use_sliding_window": True, "sliding_window": WINDOW, "num_hidden_layers": 2}),
     Case("qwen3-moe", QWEN3_MOE, gguf=("bf16",)),
     Case("qwen3-moe-dense-layers", QWEN3_MOE | {"mlp_only_layers": [1], "norm_topk_prob": False}),
     Case("mixtral", MIXTRAL, gguf=("bf16",)),
@@ -447,6 +471,7 @@ CASES = [
     Case("qwen3_5-nested", QWEN3_5, nested=True, next_tokens=True),
     Case("qwen3_5-moe", QWEN3_5_MOE, prompts=LONG_PROMPT, nested=True, gguf=("bf16",)),
     Case("ministral", MINISTRAL),
+    Case("ministral3", MINISTRAL3, prompts=LONG_PROMPT, gguf=("bf16",)),
     Case("gemma2", GEMMA2, gguf=("f16",)),
     Case("phi3", PHI3, gguf=("bf16",)),
     Case(
@@ -464,6 +489,7 @@ CASES = [
         },
         prompts=SHORT_AND_LONG,
         greedy=False,
+        gguf=("bf16",),
     ),
     Case("granite", GRANITE, gguf=("bf16",)),
     Case("smollm3", SMOLLM3, gguf=("bf16",)),

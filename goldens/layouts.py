@@ -11,9 +11,11 @@ ARCHITECTURES = {
     "qwen3_5": "qwen35",
     "qwen3_5_moe": "qwen35moe",
     "gpt_oss": "gpt-oss",
+    "mistral": "llama",
+    "ministral3": "mistral3",
 }
 # Rows of q and k are stored as interleaved pairs.
-INTERLEAVED = ("llama", "granite", "smollm3")
+INTERLEAVED = ("llama", "granite", "smollm3", "mistral3")
 
 ATTENTION = {
     "input_layernorm": "attn_norm",
@@ -66,6 +68,7 @@ HYBRID = PRE_NORMED | {
 }
 NAMES = {
     "llama": PRE_NORMED,
+    "mistral3": PRE_NORMED,
     "qwen2": PRE_NORMED,
     "qwen2moe": PRE_NORMED,
     "qwen3": PRE_NORMED,

@@ -133,7 +133,7 @@ def write_metadata(writer, config, name, tensors):
     rope = config.get("rope_parameters") or config
     writer.add_rope_dimension_count(int(head_dim * (rope.get("partial_rotary_factor") or config.get("partial_rotary_factor", 1.0))))
     writer.add_rope_freq_base(rope["rope_theta"])
-    write_rope_scaling(writer, config.get("rope_scaling") or {})
+    write_rope_scaling(writer, config, config.get("rope_scaling") or config.get("rope_parameters") or {})
     if architecture(config) in ("gemma3", "gemma-embedding"):
         write_windows(writer, config)
     if POOLING:
@@ -161,11 +161,17 @@ def write_members(writer, config):
         writer.add_ssm_time_step_rank(heads)
         writer.add_ssm_inner_size(heads * config["linear_value_head_dim"])
         writer.add_uint32(f"{known}.full_attention_interval", 4)
-    if known in ("gemma2", "gpt-oss"):
+    if known in ("gemma2", "gpt-oss") or config["model_type"] == "mistral":
         writer.add_sliding_window(config["sliding_window"])
     if known == "gemma2":
         writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
         writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+    if known == "mistral3":
+        scaling = config["rope_parameters"]
+        writer.add_rope_scaling_yarn_beta_fast(scaling["beta_fast"])
+        writer.add_rope_scaling_yarn_beta_slow(scaling["beta_slow"])
+        writer.add_rope_scaling_yarn_log_mul(scaling["mscale_all_dim"])
+        writer.add_attn_temperature_scale(scaling["llama_4_scaling_beta"])
     if known == "granite":
         writer.add_embedding_scale(config["embedding_multiplier"])
         writer.add_attention_scale(config["attention_multiplier"])
@@ -173,13 +179,18 @@ def write_members(writer, config):
         writer.add_logit_scale(config["logits_scaling"])
 
 
-def write_rope_scaling(writer, scaling):
-    kind = scaling.get("rope_type")
+def write_rope_scaling(writer, config, scaling):
+    kind = scaling.get("rope_type") or scaling.get("type")
     if kind in ("linear", "yarn"):
         writer.add_rope_scaling_type(gguf.RopeScalingType(kind))
         writer.add_rope_scaling_factor(scaling["factor"])
     if kind == "yarn":
         writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
+    if kind == "longrope":
+        original = config["original_max_position_embeddings"]
+        stretch = config["max_position_embeddings"] / original
+        writer.add_rope_scaling_orig_ctx_len(original)
+        writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(stretch) / math.log(original)))
 
 
 def write_windows(writer, config):

@@ -109,8 +109,19 @@ pub struct AttentionConfig {
     pub soft_cap: Option<f32>,
     /// A row sees the rows after it as well; the window then reaches to both sides.
     pub bidirectional: bool,
+    /// Queries grow with their position, after the rope.
+    pub position_scale: Option<PositionScale>,
     /// Which projections have a bias.
     pub bias: AttentionBias,
+}
+
+/// A factor of `1 + slope * ln(1 + floor(position / period))`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PositionScale {
+    /// How fast it grows.
+    pub slope: f32,
+    /// Positions of one factor.
+    pub period: u32,
 }
 
 /// How queries and keys are normed.

@@ -29,7 +29,8 @@ mod model;
 pub use canonical::{CanonicalWeights, PassedOver};
 pub use config::{
     Activation, AttentionBias, AttentionConfig, DeltaNetConfig, ExpertsConfig, FeedForward, GatedConfig,
-    LayerConfig, LayerNorms, Mixer, ModelConfig, PoolingConfig, QueryKeyNorm, RopeIndex, SharedExpertConfig,
+    LayerConfig, LayerNorms, Mixer, ModelConfig, PoolingConfig, PositionScale, QueryKeyNorm, RopeIndex,
+    SharedExpertConfig,
 };
 pub use drafter::{
     BlockConfig, CHAIN_CAPTURE, DraftPrograms, Drafter, DrafterKind, FeatureConfig, HIDDEN_CAPTURE,

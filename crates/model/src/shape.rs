@@ -158,6 +158,7 @@ impl Shape {
             theta,
             yarn_truncates: true,
             old_longrope_names: false,
+            yarn_log_multiplier: false,
         }
     }
 
@@ -175,6 +176,7 @@ impl Shape {
             output_gate: false,
             sinks: false,
             soft_cap: None,
+            position_scale: None,
             bidirectional: false,
             bias: AttentionBias::default(),
         }

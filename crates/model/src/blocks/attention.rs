@@ -1,7 +1,7 @@
 //! Softmax attention: project, norm, rotate, keep keys and values, attend, gate, project back.
 
 use super::{Bias, Writer};
-use crate::config::{AttentionConfig, QueryKeyNorm, RopeIndex};
+use crate::config::{AttentionConfig, PositionScale, QueryKeyNorm, RopeIndex};
 use gannet_ops::{Attention, Mask, Rope, StateId, ValueId};
 
 /// What a layer's rows bring to its attention.
@@ -70,7 +70,10 @@ impl Writer<'_> {
             gate = Some(self.builder.slice(query, heads, dim, dim));
             query = self.builder.slice(query, heads, 0, dim);
         }
-        let query = self.placed(query, config, config.heads, &format!("{scope}.q_norm"));
+        let mut query = self.placed(query, config, config.heads, &format!("{scope}.q_norm"));
+        if let Some(PositionScale { slope, period }) = config.position_scale {
+            query = self.builder.position_scale(query, slope, period);
+        }
         let key = self.placed(key, config, config.kv_heads, &format!("{scope}.k_norm"));
         Projected { query, gate, key, value }
     }

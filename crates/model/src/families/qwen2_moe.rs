@@ -3,6 +3,7 @@
 //! Source: the configuration and model `qwen2_moe` of transformers.
 
 use super::mixtures::{self, MixtureDefaults};
+use super::windows::alternate_layers;
 use super::{Family, Storage};
 use crate::ModelError;
 use crate::config::{AttentionBias, AttentionConfig, LayerConfig, Mixer, ModelConfig};
@@ -45,7 +46,6 @@ const THETA: f64 = 10000.0;
 fn config(keys: &Keys<'_>) -> Result<ModelConfig, ModelError> {
     let shape = Shape::read(keys, &DEFAULTS)?;
     keys.expect_text(json_key("hidden_act"), &["silu", "swish"])?;
-    keys.expect_off(json_key("use_sliding_window"))?;
     let rope = one_rope(keys, shape.rope(THETA))?;
     let experts = mixtures::mixture(keys, mixtures::EXPERTS, &MIXTURE)?;
     let feed_forwards = mixtures::feed_forwards(keys, &shape, experts)?;
@@ -54,7 +54,8 @@ fn config(keys: &Keys<'_>) -> Result<ModelConfig, ModelError> {
         false => true,
     };
     let bias = AttentionBias { query_key_value, output: false };
-    let attention = |layer| AttentionConfig { bias, ..shape.attention(layer) };
+    let windows = alternate_layers(keys, &shape)?;
+    let attention = |layer: usize| AttentionConfig { window: windows[layer], bias, ..shape.attention(layer) };
     let layers = feed_forwards
         .into_iter()
         .enumerate()

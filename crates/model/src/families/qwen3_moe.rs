@@ -3,6 +3,7 @@
 //! Source: the configuration and model `qwen3_moe` of transformers.
 
 use super::mixtures::{self, MixtureDefaults};
+use super::windows::every_layer;
 use super::{Family, Storage};
 use crate::ModelError;
 use crate::config::{AttentionBias, AttentionConfig, LayerConfig, Mixer, ModelConfig, QueryKeyNorm};
@@ -44,7 +45,6 @@ const THETA: f64 = 10000.0;
 fn config(keys: &Keys<'_>) -> Result<ModelConfig, ModelError> {
     let shape = Shape::read(keys, &DEFAULTS)?;
     keys.expect_text(json_key("hidden_act"), &["silu", "swish"])?;
-    keys.expect_off(json_key("use_sliding_window"))?;
     let rope = one_rope(keys, shape.rope(THETA))?;
     let bias = AttentionBias {
         query_key_value: keys.bias("attention_bias", "blk.0.attn_q.bias")?,
@@ -52,8 +52,13 @@ fn config(keys: &Keys<'_>) -> Result<ModelConfig, ModelError> {
     };
     let experts = mixtures::mixture(keys, mixtures::EXPERTS, &MIXTURE)?;
     let feed_forwards = mixtures::feed_forwards(keys, &shape, experts)?;
-    let attention =
-        |layer: usize| AttentionConfig { bias, query_key_norm: QueryKeyNorm::Head, ..shape.attention(layer) };
+    let window = every_layer(keys, &shape)?;
+    let attention = |layer: usize| AttentionConfig {
+        window,
+        bias,
+        query_key_norm: QueryKeyNorm::Head,
+        ..shape.attention(layer)
+    };
     let layers = feed_forwards
         .into_iter()
         .enumerate()

@@ -1,4 +1,4 @@
-//! Which layers see a window only, as the families with `max_window_layers` say it.
+//! Which layers see a window only, as the families with `use_sliding_window` say it; each has a rule of its own.
 
 use crate::ModelError;
 use crate::keys::{Key, Keys, gguf_key, json_key};
@@ -8,31 +8,50 @@ use crate::shape::Shape;
 const USE_WINDOW: Key = json_key("use_sliding_window");
 const WINDOW: Key = json_key("sliding_window");
 const GGUF_WINDOW: Key = gguf_key("attention.sliding_window");
-const FULL_LAYERS: Key = json_key("max_window_layers");
+const BOUND: Key = json_key("max_window_layers");
 const LAYER_TYPES: Key = json_key("layer_types");
 
 const DEFAULT_WINDOW: usize = 4096;
-const DEFAULT_FULL_LAYERS: usize = 28;
+const DEFAULT_BOUND: usize = 28;
 
 /// The window of each layer: where windows are in use, layers from `max_window_layers` on have one, unless
 /// `layer_types` lists them.
 pub(super) fn upper_layers(keys: &Keys<'_>, shape: &Shape) -> Result<Vec<Option<u32>>, ModelError> {
+    listed_or(keys, shape, |layer, bound| layer >= bound)
+}
+
+/// The same where every other layer has one, from the first on, below `max_window_layers`.
+pub(super) fn alternate_layers(keys: &Keys<'_>, shape: &Shape) -> Result<Vec<Option<u32>>, ModelError> {
+    listed_or(keys, shape, |layer, bound| layer.is_multiple_of(2) && layer < bound)
+}
+
+/// The window of all layers, where windows are in use.
+pub(super) fn every_layer(keys: &Keys<'_>, shape: &Shape) -> Result<Option<u32>, ModelError> {
     refuse_gguf_window(keys, shape)?;
-    let window = match keys.flag(USE_WINDOW)? {
+    match keys.flag(USE_WINDOW)? {
         Some(true) if !keys.is_null(WINDOW) => {
-            Some(keys.count(WINDOW, CONTEXT_MAX)?.unwrap_or(DEFAULT_WINDOW) as u32)
+            Ok(Some(keys.count(WINDOW, CONTEXT_MAX)?.unwrap_or(DEFAULT_WINDOW) as u32))
         }
-        Some(true | false) | None => None,
-    };
+        Some(true | false) | None => Ok(None),
+    }
+}
+
+/// By `layer_types`, else by a rule over the layer and `max_window_layers`.
+fn listed_or(
+    keys: &Keys<'_>,
+    shape: &Shape,
+    slides: impl Fn(usize, usize) -> bool,
+) -> Result<Vec<Option<u32>>, ModelError> {
+    let window = every_layer(keys, shape)?;
     if let Some(listed) = listed(keys, shape.layers)? {
         return listed.into_iter().map(|sliding| window_of(keys, sliding, window)).collect();
     }
-    let full = match keys.number(FULL_LAYERS)? {
+    let bound = match keys.number(BOUND)? {
         Some(0.0) => 0,
-        Some(_) => keys.count_or(FULL_LAYERS, DEFAULT_FULL_LAYERS, LAYERS_MAX)?,
-        None => DEFAULT_FULL_LAYERS,
+        Some(_) => keys.count_or(BOUND, DEFAULT_BOUND, LAYERS_MAX)?,
+        None => DEFAULT_BOUND,
     };
-    Ok((0..shape.layers).map(|layer| window.filter(|_| layer >= full)).collect())
+    Ok((0..shape.layers).map(|layer| window.filter(|_| slides(layer, bound))).collect())
 }
 
 /// Whether each layer slides, where `layer_types` says so.

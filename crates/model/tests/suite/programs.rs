@@ -6,17 +6,20 @@ use gannet_ops::{KvFormat, Rollback, print};
 use gannet_testing::goldens;
 
 /// One of each family, and those whose programs differ: biases, windows, an untied head, a soft cap, dense layers.
-const MODELS: [&str; 27] = [
+const MODELS: [&str; 30] = [
     "llama",
     "llama-bias",
     "mistral",
     "ministral",
+    "ministral3",
     "mixtral",
     "qwen2",
     "qwen2-sliding",
     "qwen2-moe",
+    "qwen2-moe-sliding",
     "qwen3",
     "qwen3-moe",
+    "qwen3-moe-sliding",
     "qwen3-moe-dense-layers",
     "qwen3-next",
     "qwen3_5",

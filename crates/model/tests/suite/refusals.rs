@@ -22,7 +22,7 @@ fn a_config_that_cant_run_is_refused_by_key_and_value() {
     let cases = [
         (
             json!({ "architectures": ["BertModel"] }),
-            "`architectures` is `BertModel`, which is not supported; supported are LlamaForCausalLM, MistralForCausalLM, MinistralForCausalLM, Mistral3ForConditionalGeneration, MixtralForCausalLM, ",
+            "`architectures` is `BertModel`, which is not supported; supported are LlamaForCausalLM, MistralForCausalLM, MinistralForCausalLM, Ministral3ForCausalLM, Mistral3ForConditionalGeneration, MixtralForCausalLM, ",
         ),
         (json!({ "architectures": null, "model_type": "bert" }), "`model_type` is `bert`"),
         (json!({ "architectures": null, "model_type": null }), "key `model_type` is missing"),
@@ -128,7 +128,7 @@ fn a_mixture_that_cant_be_is_refused() {
         ),
         (json!({ "mlp_only_layers": [-1] }), "key `mlp_only_layers` is a list of 1"),
         (json!({ "decoder_sparse_step": 0 }), "key `decoder_sparse_step` is 0"),
-        (json!({ "use_sliding_window": true }), "key `use_sliding_window` is true"),
+        (json!({ "use_sliding_window": "yes" }), "key `use_sliding_window` is `yes`"),
     ];
     check_refused(&base, &cases);
 }

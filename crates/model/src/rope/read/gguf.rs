@@ -63,7 +63,7 @@ impl Reader<'_> {
     }
 
     fn gguf_yarn(&self, stated: f64, factor: f64) -> Result<(f64, RopeScaling), ModelError> {
-        self.keys().expect_off(YARN_LOG_MULTIPLIER)?;
+        let multiplier = self.log_multiplier()?;
         // Below 0 stands for "as the kind of scaling has it", which is 1.
         if let Some(found) = self.keys().number(YARN_EXTRAPOLATION)?
             && found >= 0.0
@@ -79,7 +79,16 @@ impl Reader<'_> {
             truncate: self.defaults.yarn_truncates,
         };
         let extra = self.keys().positive(YARN_ATTENTION_FACTOR)?.unwrap_or(1.0);
-        Ok((stated * extra * magnitude(factor, 1.0), RopeScaling::Yarn(yarn)))
+        let own = magnitude(factor, 1.0) / multiplier.map_or(1.0, |all| magnitude(factor, all));
+        Ok((stated * extra * own, RopeScaling::Yarn(yarn)))
+    }
+
+    fn log_multiplier(&self) -> Result<Option<f64>, ModelError> {
+        if !self.defaults.yarn_log_multiplier {
+            self.keys().expect_off(YARN_LOG_MULTIPLIER)?;
+            return Ok(None);
+        }
+        Ok(self.keys().number(YARN_LOG_MULTIPLIER)?.filter(|multiplier| *multiplier != 0.0))
     }
 
     fn gguf_long_rope(&self) -> Result<RopeScaling, ModelError> {

@@ -43,6 +43,8 @@ pub(crate) struct RopeDefaults {
     pub(crate) yarn_truncates: bool,
     /// Older files call `longrope` by names of others.
     pub(crate) old_longrope_names: bool,
+    /// GGUF's multiplier of the logarithm has the meaning of `mscale_all_dim`, beside an `mscale` of 1.
+    pub(crate) yarn_log_multiplier: bool,
 }
 
 /// Which part of a head a family rotates.
