@@ -37,7 +37,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 }
 
 /// The Python of an environment that has exactly the pinned packages.
-fn environment(root: &Path) -> Result<PathBuf> {
+pub(crate) fn environment(root: &Path) -> Result<PathBuf> {
     let requirements = root.join("goldens/requirements.txt");
     let wanted = fs::read_to_string(&requirements)
         .with_context(|| format!("cannot read `{}`", requirements.display()))?;

@@ -9,6 +9,7 @@ mod demo;
 mod goldens;
 mod models;
 mod process;
+mod shapes;
 mod soak;
 mod tidy;
 mod tokenizers;
@@ -38,8 +39,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Fetch the models and tokenizers that the tests run on into `models/`
     Models,
-    /// Run what takes too long for every change: the whole exactness matrix, the long random runs
-    Soak,
+    /// Run what takes too long for every change: the whole exactness matrix, the long random runs, true shapes
+    Soak(soak::Arguments),
     /// Write a checkpoint of a known model's shape with random weights
     #[command(disable_help_flag = true)]
     Checkpoint(checkpoint::Arguments),
@@ -64,7 +65,7 @@ fn run(command: Command) -> Result<()> {
         Command::Tidy => tidy::run(&root),
         Command::Demo(arguments) => demo::run(&root, &arguments),
         Command::Models => models::fetch_all(&root),
-        Command::Soak => soak::run(&root),
+        Command::Soak(arguments) => soak::run(&root, &arguments),
         Command::Checkpoint(arguments) => checkpoint::run(&root, &arguments),
         Command::Goldens => goldens::run(&root),
     }

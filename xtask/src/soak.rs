@@ -1,4 +1,5 @@
-//! What takes too long for every change: the whole exactness matrix and the long random runs of the engine.
+//! What takes too long for every change: the whole exactness matrix, the long random runs of the engine, and
+//! checkpoints of true shapes against transformers.
 //!
 //! The tests are those of the suite, which run a slice of themselves unless `GANNET_LONG_RUN` asks for all.
 
@@ -6,22 +7,37 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::{models, process};
+use crate::{models, process, shapes};
 
 /// The packages whose tests have a long form.
 const PACKAGES: [&str; 2] = ["gannet-engine", "gannet-loader"];
 
-/// Runs the long forms, optimised and with the invariants checked after every step.
-pub(crate) fn run(root: &Path) -> Result<()> {
+/// What to run.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Only the comparison of this shape with transformers (`cargo xtask checkpoint --help` lists shapes)
+    #[arg(long, value_name = "SHAPE")]
+    shape: Vec<String>,
+}
+
+/// Runs the long forms, optimised and with the invariants checked after every step, and then the true shapes.
+pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     let commit = process::output(process::git().args(["rev-parse", "--short", "HEAD"]).current_dir(root))?;
     eprintln!("soak on commit {}", commit.trim());
+    if arguments.shape.is_empty() {
+        long_tests(root)?;
+    }
+    shapes::run(root, &arguments.shape)?;
+    eprintln!("soak passed on commit {}", commit.trim());
+    Ok(())
+}
+
+fn long_tests(root: &Path) -> Result<()> {
     models::fetch_all(root)?;
     let mut command = process::cargo();
     command.args(["test", "--locked", "--release", "--config", "profile.release.debug-assertions=true"]);
     for package in PACKAGES {
         command.args(["--package", package]);
     }
-    process::run(command.env("GANNET_LONG_RUN", "1").current_dir(root))?;
-    eprintln!("soak passed on commit {}", commit.trim());
-    Ok(())
+    process::run(command.env("GANNET_LONG_RUN", "1").current_dir(root))
 }

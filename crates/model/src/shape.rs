@@ -11,6 +11,8 @@ use crate::keys::{Key, Keys, gguf_key, json_key, key};
 use crate::limits::{CONTEXT_MAX, HEAD_DIM_MAX, HEADS_MAX, LAYERS_MAX, VOCABULARY_MAX, WIDTH_MAX};
 use crate::names;
 use crate::rope::{RopeDefaults, Rotated};
+use gannet_formats::Source;
+use gannet_formats::gguf::Value;
 
 const LAYERS: Key = key("num_hidden_layers", "block_count");
 /// Layers beyond those of the model, in GGUF.
@@ -257,12 +259,28 @@ fn vocabulary(keys: &Keys<'_>, defaults: &Defaults) -> Result<usize, ModelError>
         return keys.count_or(VOCABULARY, defaults.vocabulary, VOCABULARY_MAX);
     }
     let embedding = keys.tensor(names::GGUF_EMBEDDING)?;
-    let rows = embedding.and_then(|tensor| tensor.shape.first().copied()).unwrap_or(0);
+    let rows = match embedding.and_then(|tensor| tensor.shape.first().copied()) {
+        Some(rows) => rows,
+        // Drafters share their target's, and its tokenizer comes with them.
+        None => tokenizer_tokens(keys),
+    };
     if (1..=VOCABULARY_MAX).contains(&rows) {
         return Ok(rows);
     }
     let what = format!("the number of rows of the tensor `{}`", names::GGUF_EMBEDDING);
     Err(keys.wrong_size(&what, rows, format!("1 to {VOCABULARY_MAX}")))
+}
+
+/// Entries of the tokenizer in GGUF metadata.
+fn tokenizer_tokens(keys: &Keys<'_>) -> usize {
+    let tokens = match &keys.checkpoint().source {
+        Source::Gguf(metadata) => metadata.get("tokenizer.ggml.tokens"),
+        Source::HuggingFace(_) => None,
+    };
+    match tokens {
+        Some(Value::Array(tokens)) => tokens.len(),
+        Some(_) | None => 0,
+    }
 }
 
 fn epsilon(keys: &Keys<'_>, defaults: &Defaults) -> Result<f32, ModelError> {

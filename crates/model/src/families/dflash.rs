@@ -84,6 +84,12 @@ fn refuse(own: &Keys<'_>) -> Result<(), ModelError> {
     for part in ["conv_kernel_size", "selector_rank"] {
         own.expect_off(key(part, part))?;
     }
+    for tensor in ["output.weight", "d2t"] {
+        if !own.is_json() && own.tensor(tensor)?.is_some() {
+            let what = format!("the tensor `{tensor}`");
+            return Err(own.wrong_size(&what, "there", "absent, as embedding and head are the target's"));
+        }
+    }
     own.expect_off(key("final_logit_softcapping", "final_logit_softcapping"))
 }
 

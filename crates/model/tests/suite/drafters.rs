@@ -19,7 +19,7 @@ const PROMPT: [u32; 12] = [1, 5, 9, 2, 7, 11, 3, 8, 4, 6, 10, 12];
 const HIDDEN: usize = 32;
 const INNER: usize = 48;
 
-const OPTIONS: ProgramOptions =
+pub(crate) const OPTIONS: ProgramOptions =
     ProgramOptions { context: 64, kv_format: KvFormat::F32, rollback: Rollback::Replay };
 
 fn base() -> Value {
@@ -40,7 +40,7 @@ fn outside(file: &mut Generated) {
 }
 
 /// The dense target.
-fn dense() -> Written {
+pub(crate) fn dense() -> Written {
     let config = with(base(), json!({ "architectures": ["Qwen3ForCausalLM"] }));
     let mut file = Generated::new(config, false);
     outside(&mut file);
@@ -92,7 +92,7 @@ fn hybrid() -> Written {
 }
 
 /// A block drafter of two layers for the dense target.
-fn block_drafter() -> Written {
+pub(crate) fn block_drafter() -> Written {
     let config = with(
         base(),
         json!({ "architectures": ["DFlashDraftModel"], "num_hidden_layers": 2, "block_size": 4,
@@ -111,7 +111,7 @@ fn block_drafter() -> Written {
 }
 
 /// A drafter over features, with a vocabulary of 16 tokens spread over the target's.
-fn feature_drafter() -> Written {
+pub(crate) fn feature_drafter() -> Written {
     let config = with(
         base(),
         json!({ "architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": 1, "draft_vocab_size": 16 }),
@@ -240,7 +240,7 @@ fn tokens_after(next: u32) -> Vec<u32> {
     PROMPT[1..].iter().copied().chain([next]).collect()
 }
 
-fn open(written: &Written) -> Model {
+pub(crate) fn open(written: &Written) -> Model {
     recognise(&written.checkpoint).unwrap()
 }
 

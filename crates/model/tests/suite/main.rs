@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 
 mod configs;
+mod drafter_ggufs;
 mod drafters;
 mod generated;
 mod goldens;
