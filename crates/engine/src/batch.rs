@@ -1,7 +1,7 @@
 //! From a step's plan to the flat arrays that a backend reads.
 
 use crate::scheduler::{Part, StepPlan};
-use crate::sequence::Running;
+use crate::sequence::{Running, Sequence};
 use gannet_ops::sampling::SampleRow;
 use gannet_ops::{
     Batch, Length, Output, PageId, PageTable, Row, RowKind, SampleRows, SequenceRows, TokenId, TokenSource,
@@ -17,7 +17,12 @@ pub(crate) fn assemble(plan: &StepPlan, running: &[Running]) -> (Batch, SampleRo
     for part in &plan.parts {
         let is_it = |other: &&Running| other.sequence.id == part.id;
         let running = others.find(is_it).expect("a part's sequence is running");
+        let first_row = batch.rows.len() as u32;
         push_sequence(&mut batch, running, part);
+        for index in part.scores.clone() {
+            let row = first_row + (index - part.tokens.start) as u32;
+            batch.outputs.push(Output { row, want: score_of(&running.sequence, index) });
+        }
         if part.draws {
             push_output(&mut batch, running);
             if running.sequence.goal.is_none() {
@@ -67,6 +72,12 @@ fn push_output(batch: &mut Batch, running: &Running) {
         None => Want { token: true, logprobs: running.sequence.request.logprobs, ..Want::default() },
     };
     batch.outputs.push(Output { row, want });
+}
+
+/// How likely the prompt's token after an index is.
+fn score_of(sequence: &Sequence, index: usize) -> Want {
+    let scored = Some(sequence.tokens[index + 1]);
+    Want { scored, logprobs: sequence.request.prompt_logprobs, ..Want::default() }
 }
 
 fn sample_row(running: &Running) -> SampleRow {

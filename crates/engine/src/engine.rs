@@ -208,6 +208,7 @@ impl Engine {
             sequence.steps_in_flight += 1;
             state.step_submitted();
             banks.push(state.bank());
+            output += part.scores.len() as u32;
             if part.draws {
                 sequence.drawing.push_back((step, output));
                 output += 1;

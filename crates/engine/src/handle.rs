@@ -7,8 +7,12 @@ use crate::sequence::Sequence;
 use crate::stats::{Clock, EngineStats, SharedStats};
 use crossbeam_channel::{Sender, TrySendError};
 use gannet_ops::Interrupter;
+use gannet_ops::sampling::SamplingError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Most likely tokens whose log-probabilities a request may ask for with each token.
+pub const LOGPROBS_MAX: u32 = 128;
 
 /// What the engine's thread is told.
 pub(crate) enum Command {
@@ -32,7 +36,7 @@ pub struct EngineHandle {
 }
 
 /// Why a request is refused at the door.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SubmitError {
     /// The model makes vectors.
     #[error("the model was loaded to make vectors of texts, which have no continuation")]
@@ -69,6 +73,17 @@ pub enum SubmitError {
         /// Entries of the vocabulary.
         vocabulary: usize,
     },
+    /// More log-probabilities a token than are given.
+    #[error("{asked} log-probabilities a token were asked for, and at most {limit} are given")]
+    TooManyLogprobs {
+        /// The number asked for.
+        asked: u32,
+        /// [`LOGPROBS_MAX`].
+        limit: u32,
+    },
+    /// Filters that make no sense.
+    #[error(transparent)]
+    Sampling(#[from] SamplingError),
     /// A limit of zero tokens, or no answer at all.
     #[error("at most 0 tokens were asked for; ask for at least 1")]
     NoTokens,
@@ -184,8 +199,12 @@ impl EngineHandle {
         if request.max_tokens == 0 {
             return Err(SubmitError::NoTokens);
         }
-        let biased = request.sampling.logit_bias.iter().map(|(token, _)| token);
-        match request.prompt.iter().chain(biased).find(|token| token.0 as usize >= vocabulary) {
+        let asked = request.logprobs.max(request.prompt_logprobs).unwrap_or(0);
+        if asked > LOGPROBS_MAX {
+            return Err(SubmitError::TooManyLogprobs { asked, limit: LOGPROBS_MAX });
+        }
+        request.sampling.check(vocabulary)?;
+        match request.prompt.iter().chain(&request.end_tokens).find(|token| token.0 as usize >= vocabulary) {
             Some(token) => Err(SubmitError::UnknownToken { id: token.0, vocabulary }),
             None => Ok(()),
         }

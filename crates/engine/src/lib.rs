@@ -30,7 +30,7 @@ pub use embedding::{EmbedError, Embedding, EmbeddingRequest, EmbeddingResult, Em
 pub use constraint::{Constraint, ConstraintError, MayEnd, Progress};
 pub use engine::{Engine, EngineOptions};
 pub use evaluate::{EvaluateError, evaluate};
-pub use handle::{EngineHandle, SubmitError};
+pub use handle::{EngineHandle, LOGPROBS_MAX, SubmitError};
 pub use request::{Event, FinishReason, Request, RequestId, Sink, Usage};
 pub use runner::{Pooling, Runner};
 pub use state::{PrefixCounters, budget};

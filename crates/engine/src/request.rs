@@ -30,6 +30,9 @@ pub struct Request {
     pub end_tokens: Vec<TokenId>,
     /// Log-probabilities with each token: of so many most likely ones beside the drawn one.
     pub logprobs: Option<u32>,
+    /// Log-probabilities of the prompt's tokens but the first, and of so many most likely ones beside each. The rows
+    /// that they come from are computed, whatever the prefix cache has.
+    pub prompt_logprobs: Option<u32>,
     /// Higher ones go first, and are preempted last.
     pub priority: i32,
     /// When the request is given up.
@@ -57,6 +60,7 @@ impl Request {
             min_tokens: 0,
             end_tokens: Vec::new(),
             logprobs: None,
+            prompt_logprobs: None,
             priority: 0,
             deadline: None,
             cache_salt: 0,
@@ -104,6 +108,8 @@ pub enum Event {
         computed: u32,
         /// Tokens of the prompt.
         prompt: u32,
+        /// Where asked for, of the prompt's next tokens: each token but the first comes once, in order.
+        logprobs: Vec<TokenLogprobs>,
     },
     /// A token of the answer.
     Token {

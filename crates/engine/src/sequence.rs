@@ -5,7 +5,7 @@ use crate::outbox::Outbox;
 use crate::request::{Event, FinishReason, Request, RequestId, Usage};
 use crate::state::{PrefixHit, SequenceState};
 use crate::stats::Clock;
-use gannet_ops::{SamplerSlot, StepId, TokenId, TokenSource};
+use gannet_ops::{SamplerSlot, StepId, TokenId, TokenSource, sampling};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -29,6 +29,10 @@ pub(crate) struct Sequence {
     pub(crate) has_ended: bool,
     pub(crate) hit: PrefixHit,
     pub(crate) preemptions: u32,
+    /// Rows of the prompt whose log-probabilities were told, where they are asked for.
+    pub(crate) scored: usize,
+    /// What the last committed draw left, where a sampler steers.
+    pub(crate) running: Option<sampling::Running>,
     /// Indices after which recurrent state is kept, ascending.
     pub(crate) checkpoints: Vec<usize>,
     pub(crate) clock: Clock,
@@ -57,6 +61,8 @@ impl Sequence {
             has_ended: false,
             hit: PrefixHit::default(),
             preemptions: 0,
+            scored: 0,
+            running: None,
             checkpoints: Vec::new(),
             clock,
             goal: None,
@@ -84,6 +90,19 @@ impl Sequence {
             None => self.prompt_tokens().saturating_add(self.request.max_tokens as usize).min(context),
         };
         if self.has_ended || self.total() >= most { 0 } else { self.total() - self.scheduled }
+    }
+
+    /// Rows at these indices that say how likely the prompt's next token is, and have not said so yet.
+    pub(crate) fn to_score(&self, rows: Range<usize>) -> Range<usize> {
+        let end = if self.request.prompt_logprobs.is_some() { self.prompt_tokens() - 1 } else { 0 };
+        let start = rows.start.max(self.scored);
+        start..rows.end.min(end).max(start)
+    }
+
+    /// Tokens that the prefix cache may give, at most: a row that says something is computed.
+    pub(crate) fn reusable(&self) -> usize {
+        let most = self.tokens.len() - 1;
+        if self.request.prompt_logprobs.is_some() { most.min(self.scored) } else { most }
     }
 
     /// Whether its next row is the last token that is certain.

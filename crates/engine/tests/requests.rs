@@ -4,7 +4,7 @@ mod support;
 
 use crossbeam_channel::unbounded;
 use gannet_engine::{Event, FinishReason, SubmitError, evaluate};
-use gannet_ops::sampling::Sampling;
+use gannet_ops::sampling::{Adaptive, Mirostat, Sampling, logprobs};
 use gannet_ops::{Budget, TokenId};
 use std::sync::Arc;
 use support::{Answer, collect, request, runner, runner_with, start};
@@ -187,4 +187,104 @@ fn evaluation_gives_the_scores_that_an_answer_was_drawn_from() {
         greedy.tokens.iter().enumerate().map(|(n, (token, _))| (6 + n, *token)).collect();
     assert_eq!(argmax[..12], expected);
     assert_eq!(argmax.len(), 13);
+}
+
+#[test]
+fn a_steering_sampler_goes_on_after_preemption_as_if_nothing_had_been() {
+    let steered = |sampling: &Sampling, is_disturbed: bool| {
+        let (handle, _thread) = start(runner(400, 64));
+        let (sink, events) = unbounded();
+        let mut asked = request(&PROMPT, 200, sink);
+        (asked.sampling, asked.seed) = (Arc::new(sampling.clone()), 3);
+        handle.submit(asked).expect("the request is valid");
+        let mut first = Vec::new();
+        if is_disturbed {
+            first = events.iter().take(40).collect();
+            let (sink, other) = unbounded();
+            let mut urgent = request(&PROMPT[..3], 3, sink);
+            urgent.priority = 1;
+            handle.submit(urgent).expect("the request is valid");
+            assert_eq!(collect(&other).reason, FinishReason::MaxTokens);
+        }
+        let (replay, all) = unbounded();
+        first.into_iter().chain(events.iter()).for_each(|event| replay.send(event).expect("it is heard"));
+        drop(replay);
+        let preemptions = handle.stats().preemptions;
+        (collect(&all), preemptions)
+    };
+    for sampling in [
+        Sampling {
+            temperature: 1.0,
+            mirostat: Some(Mirostat { target: 3.0, rate: 0.1 }),
+            ..Sampling::greedy()
+        },
+        Sampling {
+            temperature: 1.0,
+            adaptive: Some(Adaptive { target: 0.2, decay: 0.9 }),
+            ..Sampling::greedy()
+        },
+    ] {
+        let (expected, _) = steered(&sampling, false);
+        let (found, preemptions) = steered(&sampling, true);
+        assert_eq!(preemptions, 1, "it was in the middle of its answer");
+        assert_eq!(found, expected, "{sampling:?}");
+    }
+}
+
+/// The log-probabilities of a prompt's tokens, as bits.
+fn prompt_logprobs(events: &crossbeam_channel::Receiver<Event>) -> Vec<Vec<u32>> {
+    let mut found = Vec::new();
+    for event in events {
+        if let Event::Prefilled { logprobs, .. } = event {
+            let bits = |one: gannet_ops::TokenLogprobs| {
+                let all = one.sampled.into_iter().chain(one.top.iter().map(|(_, p)| *p));
+                all.map(f32::to_bits).collect()
+            };
+            found.extend(logprobs.into_iter().map(bits));
+        }
+    }
+    found
+}
+
+#[test]
+fn prompt_logprobs_are_those_of_each_token_whatever_the_chunks_and_the_cache() {
+    let prompt: Vec<u32> = (0..150).map(|n| n * 7 % 50).collect();
+    let mut expected = Vec::new();
+    let tokens: Vec<TokenId> = prompt.iter().copied().map(TokenId).collect();
+    evaluate(&mut runner(256, 64), &tokens, 0, |index, logits| {
+        if let Some(next) = tokens.get(index + 1) {
+            let one = logprobs(logits, Some(*next), 3);
+            let all = one.sampled.into_iter().chain(one.top.iter().map(|(_, p)| *p));
+            expected.push(all.map(f32::to_bits).collect::<Vec<_>>());
+        }
+    })
+    .expect("the tokens fit");
+    assert_eq!(expected.len(), 149);
+    for step_rows in [1, 7, 64, 256] {
+        let (handle, _thread) = start(runner(256, step_rows));
+        for time in ["cold", "with the prompt in the cache"] {
+            let (sink, events) = unbounded();
+            let mut asked = request(&prompt, 4, sink);
+            asked.prompt_logprobs = Some(3);
+            handle.submit(asked).expect("the request is valid");
+            assert!(prompt_logprobs(&events) == expected, "steps of {step_rows} rows, {time}");
+        }
+    }
+}
+
+#[test]
+fn filters_and_log_probabilities_that_make_no_sense_are_refused() {
+    let (handle, _thread) = start(runner(20, 64));
+    let refused = |change: &dyn Fn(&mut gannet_engine::Request)| {
+        let (sink, _events) = unbounded();
+        let mut asked = request(&PROMPT, 1, sink);
+        change(&mut asked);
+        handle.submit(asked).expect_err("the request is bad").to_string()
+    };
+    let found = refused(&|asked| asked.sampling = Arc::new(Sampling { top_p: 0.0, ..Sampling::greedy() }));
+    assert!(found.contains("`top_p` is 0; expected a number above 0"), "{found}");
+    let found = refused(&|asked| asked.prompt_logprobs = Some(129));
+    assert!(found.contains("129") && found.contains("128"), "{found}");
+    let found = refused(&|asked| asked.end_tokens = vec![TokenId(50)]);
+    assert!(found.contains("token id 50"), "{found}");
 }

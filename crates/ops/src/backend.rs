@@ -4,7 +4,7 @@
 //! backend; a call may return before its effect, and only [`Plan::wait`] waits. So a next step can be submitted
 //! before the last one's tokens are read.
 
-use crate::sampling::SampleRow;
+use crate::sampling::{History, Running, SampleRow};
 use crate::{
     Batch, BatchError, Fusion, GroupId, Node, PageId, Program, SamplerSlot, SnapshotId, StateLayout, StepId,
     TokenId, WeightError, WeightSource, WeightUse, Weights,
@@ -87,13 +87,8 @@ pub trait State: Any + Send {
     /// Frees a snapshot.
     fn forget(&mut self, snapshot: SnapshotId) -> Result<(), DeviceError>;
 
-    /// Starts a sampling history: the tokens of the prompt, and those generated so far.
-    fn start_history(
-        &mut self,
-        slot: SamplerSlot,
-        prompt: &[TokenId],
-        generated: &[TokenId],
-    ) -> Result<(), DeviceError>;
+    /// Starts a sampling history: the tokens of the prompt, those generated so far, and what the last draw left.
+    fn start_history(&mut self, slot: SamplerSlot, history: History) -> Result<(), DeviceError>;
 
     /// Bytes of memory that it holds.
     fn bytes(&self) -> u64;
@@ -160,6 +155,8 @@ pub struct OutputResult {
     pub hidden: Option<Vec<f32>>,
     /// The pooled vector of the row's sequence, `[width]`.
     pub pooled: Option<Vec<f32>>,
+    /// The running parameter after the token, where a sampler steers.
+    pub running: Option<Running>,
     /// Whether any score was not a finite number; the token is then not to be used.
     pub not_finite: bool,
 }

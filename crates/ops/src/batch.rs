@@ -166,6 +166,8 @@ pub struct Want {
     pub token: bool,
     /// The log-probabilities of the sampled token and of so many most likely ones.
     pub logprobs: Option<u32>,
+    /// Where no token is sampled, the one whose log-probability is meant: that of a prompt, which is known.
+    pub scored: Option<TokenId>,
     /// All scores.
     pub logits: bool,
     /// The hidden state.

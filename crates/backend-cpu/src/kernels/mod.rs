@@ -19,6 +19,7 @@ pub(crate) mod expert_linear;
 mod formats;
 pub(crate) mod linear;
 pub(crate) mod product;
+pub(crate) mod sample;
 
 pub(crate) mod attention;
 pub(crate) mod pages;

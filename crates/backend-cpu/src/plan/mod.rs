@@ -1,7 +1,7 @@
 //! A compiled program: its weights found, its values given places in memory, its steps run at once.
 //!
 //! `submit` runs the forward pass on the team and returns when it is done; `sample` draws on the host, as
-//! `ops::step` and `ops::sampling` say. In a steady decode step no value's memory is allocated anew.
+//! `ops::step` and `ops::sampling` say, with the team for the passes over whole rows. In a steady decode step no value's memory is allocated anew.
 
 mod memory;
 mod run;
@@ -12,6 +12,7 @@ use crate::backend::{Machine, unknown, unsupported};
 use crate::kernels::rope::Angles;
 use crate::state::{CpuState, Kept};
 use crate::weights::{CpuWeights, Weight};
+use gannet_ops::sampling::{Drawer, Workspace};
 use gannet_ops::step::{PendingStep, StepMemory, answer, resolve};
 use gannet_ops::{
     Batch, BatchLimits, DeviceError, Interrupter, NodeObserver, Op, Plan, Program, RopeTable, SampleRows,
@@ -34,6 +35,8 @@ pub(crate) struct CpuPlan {
     pending: HashMap<StepId, PendingStep<KeptValues>>,
     /// Memory of steps that were waited for, for the next ones.
     spare: Vec<KeptValues>,
+    /// Memory of draws.
+    workspace: Workspace,
     interrupter: Interrupter,
 }
 
@@ -53,6 +56,7 @@ impl CpuPlan {
             ropes: ropes(program),
             pending: HashMap::new(),
             spare: Vec::new(),
+            workspace: Workspace::default(),
             interrupter: Interrupter::default(),
             program: program.clone(),
         })
@@ -139,7 +143,11 @@ impl Plan for CpuPlan {
         }
         let state = CpuState::ours(state, &self.program)?;
         let pending = self.pending.get_mut(&step).ok_or_else(|| not_pending(step))?;
-        let sampled = pending.sample(&self.program, rows, &mut state.histories)?;
+        let (program, workspace, histories) = (&self.program, &mut self.workspace, &mut state.histories);
+        let sampled = self.machine.with_crew(|crew| {
+            let mut drawer = Drawer { passes: crew, workspace };
+            pending.sample(program, rows, histories, &mut drawer)
+        })?;
         state.steps.get_mut(step)?.sampled = Some(sampled);
         Ok(())
     }

@@ -11,7 +11,7 @@ use gannet_ops::sampling::History;
 use gannet_ops::step::Steps;
 use gannet_ops::{
     Budget, CaptureId, DeviceError, GroupId, PageId, Program, RecurrentBank, SamplerSlot, SnapshotId, State,
-    StateEntry, StateLayout, StepId, TokenId,
+    StateEntry, StateLayout, StepId,
 };
 use std::any::Any;
 use std::sync::Arc;
@@ -141,17 +141,11 @@ impl State for CpuState {
         Ok(())
     }
 
-    fn start_history(
-        &mut self,
-        slot: SamplerSlot,
-        prompt: &[TokenId],
-        generated: &[TokenId],
-    ) -> Result<(), DeviceError> {
+    fn start_history(&mut self, slot: SamplerSlot, history: History) -> Result<(), DeviceError> {
         let slots = self.histories.len();
-        let history = self.histories.get_mut(slot.0 as usize);
-        let history =
-            history.ok_or_else(|| unknown("sampler slot", slot.0, format!("the state has {slots}")))?;
-        *history = History::new(prompt, generated);
+        let place = self.histories.get_mut(slot.0 as usize);
+        let place = place.ok_or_else(|| unknown("sampler slot", slot.0, format!("the state has {slots}")))?;
+        *place = history;
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use crate::support::everything::{VOCABULARY, layout, target};
 use crate::support::stepper::{Part, Stepper};
 use crate::support::weights::Generated;
 use gannet_backend_cpu::{CpuBackend, CpuOptions, IsaLevel};
+use gannet_ops::sampling::History;
 use gannet_ops::*;
 
 fn start(options: CpuOptions) -> Result<CpuBackend, String> {
@@ -78,7 +79,7 @@ fn ids_pages_and_steps_that_dont_exist_are_refused_and_the_next_step_runs() {
         "row 200 does not exist: the plan was compiled for at most 200 a batch"
     );
 
-    stepper.state.start_history(SamplerSlot(0), &[], &[]).expect("the slot exists");
+    stepper.state.start_history(SamplerSlot(0), History::default()).expect("the slot exists");
     assert!(stepper.run(0, &good).1 == unchanged, "refused batches leave no trace");
 }
 
@@ -101,7 +102,7 @@ fn a_restored_snapshot_continues_with_the_same_bits() {
     let next = stepper.batch(&[Part::new(0, 5, &[6])]);
     let first = stepper.run(0, &next).1;
     stepper.state.restore(snapshot, bank).expect("it was taken");
-    stepper.state.start_history(SamplerSlot(0), &[], &[]).expect("the slot exists");
+    stepper.state.start_history(SamplerSlot(0), History::default()).expect("the slot exists");
     let again = stepper.run(0, &next).1;
     assert_eq!(again.outputs[0].logits, first.outputs[0].logits);
     stepper.state.forget(snapshot).expect("it was taken");

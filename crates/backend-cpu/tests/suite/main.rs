@@ -2,4 +2,5 @@
 
 mod errors;
 mod ops;
+mod sampling;
 mod support;

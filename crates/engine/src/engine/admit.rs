@@ -4,6 +4,7 @@ use super::Engine;
 use crate::request::{Event, FinishReason, RequestId};
 use crate::sequence::{Running, Sequence};
 use crate::state::PrefixHit;
+use gannet_ops::sampling::History;
 use gannet_ops::{DeviceError, PAGE_TOKENS, SamplerSlot};
 
 /// Recurrent checkpoints inside a prompt beside those that the request names: at a half of it, a quarter, and so on.
@@ -58,7 +59,7 @@ impl Engine {
         let hit = match is_whole {
             true => PrefixHit::default(),
             false => {
-                self.state.match_prefix(&mut state, &waiting.tokens, waiting.tokens.len() - 1, device)?
+                self.state.match_prefix(&mut state, &waiting.tokens, waiting.reusable(), device)?
             }
         };
         let needed = (waiting.tokens.len() + 1).min(self.runner.context);
@@ -68,7 +69,8 @@ impl Engine {
         }
         let (prompt, generated) = waiting.tokens.split_at(waiting.prompt_tokens());
         if waiting.goal.is_none() {
-            device.start_history(SamplerSlot(slot), prompt, generated)?;
+            let history = History::new(prompt, generated).with_running(waiting.running);
+            device.start_history(SamplerSlot(slot), history)?;
         }
         let mut sequence = self.queue.take(place);
         self.free_slots.pop();

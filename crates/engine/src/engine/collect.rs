@@ -8,6 +8,14 @@ use crate::sequence::{Running, Sequence};
 use gannet_ops::{DeviceError, OutputResult, PAGE_TOKENS, RecurrentBank};
 use std::time::Instant;
 
+/// What a step found for one sequence.
+struct Found {
+    /// How likely tokens of the prompt are.
+    scores: Vec<OutputResult>,
+    /// The drawn token.
+    result: Option<OutputResult>,
+}
+
 impl Engine {
     /// Collects the oldest step in flight, if there is one.
     pub(super) fn collect(&mut self) -> Result<(), DeviceError> {
@@ -16,8 +24,9 @@ impl Engine {
         self.measure(&flight);
         let mut results = output.outputs.into_iter();
         for (part, bank) in flight.plan.parts.iter().zip(&flight.banks) {
+            let scores = results.by_ref().take(part.scores.len()).collect();
             let result = if part.draws { results.next() } else { None };
-            self.commit(part, *bank, result)?;
+            self.commit(part, *bank, Found { scores, result })?;
         }
         self.draw_waiting()
     }
@@ -34,12 +43,7 @@ impl Engine {
         });
     }
 
-    fn commit(
-        &mut self,
-        part: &Part,
-        bank: Option<RecurrentBank>,
-        result: Option<OutputResult>,
-    ) -> Result<(), DeviceError> {
+    fn commit(&mut self, part: &Part, bank: Option<RecurrentBank>, found: Found) -> Result<(), DeviceError> {
         let at = self.position(part.id).expect("a sequence stays among the running while a step uses it");
         let Running { sequence, state, .. } = &mut self.running[at];
         sequence.steps_in_flight -= 1;
@@ -50,7 +54,7 @@ impl Engine {
             return Ok(());
         }
         let before = std::mem::replace(&mut sequence.computed, part.tokens.end);
-        if result.as_ref().is_some_and(|result| result.not_finite) {
+        if found.result.iter().chain(&found.scores).any(|result| result.not_finite) {
             return self.quarantine(at);
         }
         let is_checkpoint = sequence.checkpoints.contains(&part.tokens.end);
@@ -64,7 +68,7 @@ impl Engine {
             }
         }
         self.state.commit(state, sequence.computed);
-        self.tell(at, part, bank, result);
+        self.tell(at, part, bank, found);
         Ok(())
     }
 
@@ -79,15 +83,16 @@ impl Engine {
     }
 
     /// Tells a sequence's sink how far it came, and ends it where its token does.
-    fn tell(&mut self, at: usize, part: &Part, bank: Option<RecurrentBank>, result: Option<OutputResult>) {
+    fn tell(&mut self, at: usize, part: &Part, bank: Option<RecurrentBank>, found: Found) {
         let sequence = &mut self.running[at].sequence;
         let prompt = sequence.prompt_tokens();
         if part.tokens.start < prompt {
-            let event =
-                Event::Prefilled { computed: part.tokens.end.min(prompt) as u32, prompt: prompt as u32 };
-            sequence.say(event, &mut self.outbox);
+            let (computed, prompt) = (part.tokens.end.min(prompt) as u32, prompt as u32);
+            let logprobs = found.scores.into_iter().filter_map(|score| score.logprobs).collect();
+            sequence.scored = sequence.scored.max(part.scores.end);
+            sequence.say(Event::Prefilled { computed, prompt, logprobs }, &mut self.outbox);
         }
-        let Some(result) = result else { return };
+        let Some(result) = found.result else { return };
         if let Some(goal) = sequence.goal.clone() {
             return match result.pooled {
                 Some(pooled) => sequence.finish_with(&goal, pooled, &mut self.outbox),
@@ -102,6 +107,7 @@ impl Engine {
             return self.end(at, FinishReason::Failed(why), bank);
         };
         sequence.clock.token_arrives();
+        sequence.running = result.running;
         sequence.tokens.push(token);
         if sequence.request.end_tokens.contains(&token) {
             return self.end(at, FinishReason::EndToken(token), bank);

@@ -20,6 +20,10 @@ use std::time::Duration;
 /// A prompt that has run for so long goes before shorter ones.
 const PROMPT_AGE_LIMIT: Duration = Duration::from_secs(2);
 
+/// Rows of a step that say how likely the prompt's next token is: each brings a whole row of scores, a megabyte of them
+/// for a large vocabulary.
+const SCORED_ROWS: usize = 32;
+
 /// The rows of a step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StepPlan {
@@ -32,6 +36,8 @@ pub(crate) struct Part {
     pub(crate) id: RequestId,
     /// The tokens to compute, by index.
     pub(crate) tokens: Range<usize>,
+    /// Of these, the ones that say how likely the prompt's next token is.
+    pub(crate) scores: Range<usize>,
     /// Whether the token after them is drawn.
     pub(crate) draws: bool,
 }
@@ -59,7 +65,8 @@ pub(crate) fn plan(running: &[Running], rows: usize, context: usize) -> StepPlan
         left -= shares[at];
     }
     share_among_prompts(running, &pending, &prompts, left, &mut shares);
-    let part = |(running, share): (&Running, &usize)| part_of(&running.sequence, *share);
+    let mut scores = SCORED_ROWS;
+    let part = |(running, share): (&Running, &usize)| part_of(&running.sequence, *share, &mut scores);
     StepPlan { parts: running.iter().zip(&shares).filter_map(part).collect() }
 }
 
@@ -107,14 +114,20 @@ fn share_among_prompts(
     }
 }
 
-/// The part of a sequence that has up to `share` rows; it ends at the next checkpoint, since the state there is only to
+/// The part of a sequence that has up to `share` rows, of which `scores` may say how likely a token is; it ends at the next checkpoint, since the state there is only to
 /// be had at the end of a step.
-fn part_of(sequence: &Sequence, share: usize) -> Option<Part> {
+fn part_of(sequence: &Sequence, share: usize, scores: &mut usize) -> Option<Part> {
     let start = sequence.scheduled;
     let mut end = start + share;
     if let Some(checkpoint) = sequence.checkpoints.iter().find(|checkpoint| **checkpoint > start) {
         end = end.min(*checkpoint);
     }
+    let to_score = sequence.to_score(start..end);
+    if to_score.len() > *scores {
+        end = to_score.start + *scores;
+    }
+    let to_score = sequence.to_score(start..end);
+    *scores -= to_score.len();
     let draws = end == sequence.total();
-    (end > start).then_some(Part { id: sequence.id, tokens: start..end, draws })
+    (end > start).then_some(Part { id: sequence.id, tokens: start..end, scores: to_score, draws })
 }

@@ -5,6 +5,8 @@ use super::state::{KeptRows, ReferenceState};
 use super::unsupported;
 use super::values::Made;
 use super::weights::{Weight, ours};
+use crate::sampling::passes::PlainPasses;
+use crate::sampling::{Drawer, Workspace};
 use crate::step::{PendingStep, StepMemory, StepValues, answer, resolve};
 use crate::{
     Batch, DeviceError, Interrupter, Node, NodeObserver, Plan, Program, SampleRows, State, StepId,
@@ -23,6 +25,7 @@ pub struct ReferencePlan {
     /// For each value, the last node that reads it; `None` where it is to be kept.
     last_reader: Vec<Option<usize>>,
     pending: HashMap<StepId, PendingStep<Values>>,
+    workspace: Workspace,
     interrupter: Interrupter,
 }
 
@@ -43,6 +46,7 @@ impl ReferencePlan {
             steps: steps.clone(),
             last_reader: last_readers(program),
             pending: HashMap::new(),
+            workspace: Workspace::default(),
             interrupter: Interrupter::default(),
         })
     }
@@ -107,7 +111,9 @@ impl Plan for ReferencePlan {
         self.check_interrupt()?;
         let state = ReferenceState::ours(state, &self.program)?;
         let pending = self.pending.get_mut(&step).ok_or_else(|| not_pending(step))?;
-        let sampled = pending.sample(&self.program, rows, &mut state.histories)?;
+        let (passes, workspace) = (&mut PlainPasses, &mut self.workspace);
+        let mut drawer = Drawer { passes, workspace };
+        let sampled = pending.sample(&self.program, rows, &mut state.histories, &mut drawer)?;
         state.steps.get_mut(step)?.sampled = Some(sampled);
         Ok(())
     }

@@ -1,24 +1,14 @@
 //! The penalty on going on with a passage that stood before.
 
-use super::{Dry, History};
+use super::Dry;
 use crate::TokenId;
 use std::collections::{HashMap, HashSet};
 
 /// Passages are compared up to this length; longer ones are punished like it.
 const LONGEST_PASSAGE: usize = 256;
 
-/// Lowers the scores of tokens that would repeat.
-pub(crate) fn dry(scores: &mut [f32], dry: &Dry, history: &History) {
-    for (token, length) in repeats(dry, history.tokens()) {
-        if let Some(score) = scores.get_mut(token.0 as usize) {
-            let exponent = (length - dry.allowed_length as usize) as i32;
-            *score -= dry.multiplier * dry.base.powi(exponent);
-        }
-    }
-}
-
 /// For each token, the longest passage at the end of `tokens` that stood before it elsewhere, where it is long enough.
-fn repeats(dry: &Dry, tokens: &[TokenId]) -> HashMap<TokenId, usize> {
+pub(crate) fn repeats(dry: &Dry, tokens: &[TokenId]) -> HashMap<TokenId, usize> {
     let from = if dry.last_tokens == 0 { 0 } else { tokens.len().saturating_sub(dry.last_tokens as usize) };
     let tokens = &tokens[from..];
     let breakers: HashSet<TokenId> = dry.breakers.iter().copied().collect();
@@ -66,15 +56,5 @@ mod tests {
         check(&[4, 1, 2, 3, 9, 4, 1, 2], |dry| dry.breakers = vec![TokenId(1)], &[]);
         check(&[4, 1, 2, 3, 9, 4, 1, 2], |dry| dry.breakers = vec![TokenId(4)], &[(3, 2)]);
         check(&[1, 2, 3, 9, 1, 2], |dry| dry.last_tokens = 4, &[]);
-    }
-
-    #[test]
-    fn the_penalty_grows_with_the_passage() {
-        let dry_of =
-            Dry { multiplier: 0.5, base: 2.0, allowed_length: 2, last_tokens: 0, breakers: Vec::new() };
-        let tokens = [5, 1, 2, 7, 8, 1, 2, 6, 5, 1, 2].map(TokenId);
-        let mut scores = [0.0; 10];
-        dry(&mut scores, &dry_of, &History::new(&tokens, &[]));
-        assert_eq!(scores, [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -0.5, -1.0, 0.0, 0.0]);
     }
 }

@@ -1,31 +1,42 @@
-//! What a draw remembers of its sequence: its tokens in order, and how often each was generated.
+//! What a draw remembers of its sequence: its tokens in order, how often each was generated, and running parameters.
 
+use super::{Draw, Running};
 use crate::TokenId;
-use std::collections::HashMap;
 
 /// The tokens before a draw.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     tokens: Vec<TokenId>,
-    /// How often each token was generated; 0 for those of the prompt alone.
-    generated: HashMap<TokenId, u32>,
+    // Invariant: each token once, ascending.
+    generated: Vec<(TokenId, u32)>,
+    running: Option<Running>,
 }
 
 impl History {
     /// The history of a prompt and of what was generated after it.
     pub fn new(prompt: &[TokenId], generated: &[TokenId]) -> Self {
-        let seen = prompt.iter().map(|token| (*token, 0)).collect();
-        let mut history = Self { tokens: prompt.to_vec(), generated: seen };
+        let mut seen: Vec<(TokenId, u32)> = prompt.iter().map(|token| (*token, 0)).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        let mut history = Self { tokens: prompt.to_vec(), generated: seen, running: None };
         for token in generated {
             history.push(*token);
         }
         history
     }
 
+    /// With the running parameter that the last draw left, where a sampler steers.
+    pub fn with_running(self, running: Option<Running>) -> Self {
+        Self { running, ..self }
+    }
+
     /// Adds a generated token.
     pub fn push(&mut self, token: TokenId) {
         self.tokens.push(token);
-        *self.generated.entry(token).or_insert(0) += 1;
+        match self.generated.binary_search_by_key(&token, |(token, _)| *token) {
+            Ok(place) => self.generated[place].1 += 1,
+            Err(place) => self.generated.insert(place, (token, 1)),
+        }
     }
 
     /// All tokens, in order.
@@ -33,8 +44,19 @@ impl History {
         &self.tokens
     }
 
-    /// Each token seen, and how often it was generated, in no order.
-    pub fn counts(&self) -> impl Iterator<Item = (TokenId, u32)> + '_ {
-        self.generated.iter().map(|(token, count)| (*token, *count))
+    /// Each token seen, ascending, and how often it was generated: 0 for those of the prompt alone.
+    pub fn counts(&self) -> &[(TokenId, u32)] {
+        &self.generated
+    }
+
+    /// What the last draw left; none before the first, and where no sampler steers.
+    pub fn running(&self) -> Option<Running> {
+        self.running
+    }
+
+    /// A draw stands: later ones look back at it.
+    pub fn stands(&mut self, draw: Draw) {
+        draw.token.into_iter().for_each(|token| self.push(token));
+        self.running = draw.running.or(self.running);
     }
 }

@@ -5,13 +5,24 @@
 //! whether a row was drafted. Temperature 0 is the plain argmax; ties go to the lowest id.
 
 mod draw;
-mod dry;
-mod filters;
-mod history;
-mod noise;
 
-pub use draw::{Draw, draw, logprobs};
+mod changes;
+mod check;
+mod dry;
+pub mod passes;
+mod scores;
+
+mod filters;
+mod noise;
+mod running;
+
+mod history;
+
+pub use check::SamplingError;
+pub use draw::{Draw, Drawer, draw, logprobs};
 pub use history::History;
+pub use running::{ADAPTIVE_DECAY_MAX, Running};
+pub use scores::Workspace;
 
 use crate::TokenId;
 use std::sync::Arc;
@@ -33,8 +44,8 @@ pub struct SampleRow {
     pub banned: Option<Arc<[TokenId]>>,
 }
 
-/// Filters, in the order in which they apply: bias and bans, penalties, temperature, top-n-sigma, top-k, typical-p,
-/// top-p, min-p, XTC. A value that says "off" leaves the row as it is.
+/// Filters, in the order in which they apply: bias, penalties, bans, top-n-sigma, top-k, temperature, typical-p, top-p,
+/// min-p, XTC, then mirostat or adaptive-p. A value that says "off" leaves the row as it is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
     /// Added to the scores of these tokens.
@@ -67,6 +78,30 @@ pub struct Sampling {
     pub min_p: f32,
     /// Sometimes without the likeliest choices.
     pub xtc: Option<Xtc>,
+    /// Steers the surprise of the answer.
+    pub mirostat: Option<Mirostat>,
+    /// Steers the probability of the answer's tokens; not together with mirostat.
+    pub adaptive: Option<Adaptive>,
+}
+
+/// Mirostat 2 (Basu et al., 2021): tokens whose surprise is above a running limit are left out, and after each draw
+/// the limit moves by `rate * (target - surprise)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mirostat {
+    /// The surprise to hold, in bits; above 0.
+    pub target: f32,
+    /// How fast the limit moves; from 0 to 1.
+    pub rate: f32,
+}
+
+/// Adaptive-p (llama.cpp, pull request 17927): tokens near a target probability are favoured, and the target is moved
+/// against the mean of what was drawn so far.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Adaptive {
+    /// The probability to hold, from 0 to 1.
+    pub target: f32,
+    /// How much each token before counts less than the next; from 0 to [`ADAPTIVE_DECAY_MAX`].
+    pub decay: f32,
 }
 
 /// "Don't repeat yourself": a token that would go on with a passage of n tokens that stood before loses
@@ -124,13 +159,13 @@ impl Sampling {
             top_p: 1.0,
             min_p: 0.0,
             xtc: None,
+            mirostat: None,
+            adaptive: None,
         }
     }
 
-    /// Whether scores depend on the tokens before.
-    pub fn needs_history(&self) -> bool {
-        let counts =
-            self.repetition_penalty != 1.0 || self.presence_penalty != 0.0 || self.frequency_penalty != 0.0;
-        counts || self.dry.is_some()
+    /// Whether scores depend on which tokens were before, and how often.
+    pub(crate) fn counts_tokens(&self) -> bool {
+        self.repetition_penalty != 1.0 || self.presence_penalty != 0.0 || self.frequency_penalty != 0.0
     }
 }

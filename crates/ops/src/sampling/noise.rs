@@ -9,6 +9,9 @@ use crate::math::{ln, ln_1p};
 /// Sets the row's own number apart from its tokens'.
 const ROW_STREAM: u64 = 0x5851_f42d_4c95_7f2d;
 
+/// No noise is larger: the least uniform number is 2^-34, so the least exponential is no smaller.
+pub(crate) const NOISE_MAX: f32 = 24.0;
+
 /// The noise of one row: what seed, choice and index contribute.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowNoise(u64);
@@ -108,6 +111,11 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_largest_noise_is_below_its_bound() {
+        assert!(-ln(-ln_1p(-uniform_half(0))) < NOISE_MAX);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A step that was submitted and not waited for: what it answers, and the nodes that wait for the draws.
 
 use super::{Resolved, Sampled, accept, sample, unknown};
-use crate::sampling::{Draw, History, SampleRow, logprobs};
+use crate::sampling::{Draw, Drawer, History, SampleRow, logprobs};
 use crate::{
     Batch, DeviceError, Node, Op, OutputKind, OutputResult, Program, SampleRows, StepId, StepOutput, TokenId,
     ValueId,
@@ -40,12 +40,13 @@ impl<V: StepValues> PendingStep<V> {
         program: &Program,
         rows: &SampleRows,
         histories: &mut [History],
+        drawer: &mut Drawer<'_>,
     ) -> Result<Sampled, DeviceError> {
         let rows = self.resolved.moved(&rows.rows)?;
         let mut sampled =
             Sampled { tokens: Vec::new(), rejected: vec![0; self.resolved.batch.sequences.len()] };
         for node in &program.nodes[program.sampling_start()..] {
-            let made = self.node(node, &rows, histories)?;
+            let made = self.node(node, &rows, histories, drawer)?;
             if node.op == Op::Accept {
                 sampled.rejected = self.rejected(&made);
             }
@@ -82,6 +83,7 @@ impl<V: StepValues> PendingStep<V> {
         node: &Node,
         rows: &[SampleRow],
         histories: &mut [History],
+        drawer: &mut Drawer<'_>,
     ) -> Result<Vec<Option<u32>>, DeviceError> {
         let input = node.inputs[0];
         if let Op::MapIds { table } = &node.op {
@@ -93,13 +95,16 @@ impl<V: StepValues> PendingStep<V> {
             return Ok(standing.into_iter().map(Some).collect());
         }
         let values = &self.values;
-        let draws = sample(&|output| values.row(input, output), batch, rows, histories)?;
+        let draws = sample(&|output| values.row(input, output), batch, rows, histories, drawer)?;
         let token = |draw: &Option<Draw>| draw.and_then(|draw| draw.token);
         for (number, result) in self.output.outputs.iter_mut().enumerate() {
             let draw = draws[number];
             result.not_finite |= draw.is_some_and(|draw| draw.not_finite);
-            let top = batch.outputs[number].want.logprobs;
-            result.logprobs = top.map(|top| logprobs(values.row(input, number), token(&draw), top));
+            result.running = draw.and_then(|draw| draw.running);
+            let want = batch.outputs[number].want;
+            let Some(top) = want.logprobs else { continue };
+            result.logprobs = drawer.logprobs(values.row(input, number), token(&draw).or(want.scored), top);
+            result.not_finite |= result.logprobs.is_none();
         }
         Ok(draws.iter().map(|draw| token(draw).map(|token| token.0)).collect())
     }
@@ -122,6 +127,8 @@ pub fn map_ids(ids: &[Option<u32>], table: &[u32]) -> Result<Vec<Option<u32>>, D
 pub fn answer(program: &Program, batch: &Batch, values: &dyn StepValues) -> Result<StepOutput, DeviceError> {
     let logits = program.output(OutputKind::Logits).or_else(|| sampled_logits(program));
     let mut outputs = Vec::new();
+    // Where tokens are drawn, log-probabilities come with them.
+    let is_drawn = batch.outputs.iter().any(|output| output.want.token);
     for (number, asked) in batch.outputs.iter().enumerate() {
         let of = |wanted: bool, value: Option<ValueId>, row: usize| match (wanted, value) {
             (false, _) => Ok(None),
@@ -132,14 +139,18 @@ pub fn answer(program: &Program, batch: &Batch, values: &dyn StepValues) -> Resu
         if want.token && program.output(OutputKind::Tokens).is_none() {
             return Err(not_returned(program, number));
         }
-        let scores = of(want.logits || want.logprobs.is_some(), logits, number)?;
+        let scores = of(want.logits || want.logprobs.is_some() && !is_drawn, logits, number)?;
         let hidden = of(want.hidden, program.output(OutputKind::Hidden), number)?;
         let pooled = of(want.pooled, program.output(OutputKind::Pooled), sequence)?;
         let not_finite = [&scores, &hidden, &pooled].into_iter().flatten().flatten().any(|x| !x.is_finite());
         outputs.push(OutputResult {
             token: None,
-            logprobs: want.logprobs.zip(scores.as_ref()).map(|(top, scores)| logprobs(scores, None, top)),
+            logprobs: want
+                .logprobs
+                .zip(scores.as_ref().filter(|_| !is_drawn))
+                .map(|(top, scores)| logprobs(scores, want.scored, top)),
             not_finite,
+            running: None,
             logits: scores.filter(|_| want.logits),
             hidden,
             pooled,

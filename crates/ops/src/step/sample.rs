@@ -1,18 +1,19 @@
 //! Drawing tokens and confirming drafts.
 
 use super::unknown;
-use crate::sampling::{Draw, History, SampleRow, draw};
+use crate::sampling::{Draw, Drawer, History, SampleRow};
 use crate::{Batch, DeviceError, Row, RowKind, SequenceRows, TokenId, TokenSource};
 
 /// A draw for each output that wants a token; `logits` gives the scores of an output.
 ///
 /// A row's draw remembers the sequence's history and the drafts before it that stand; afterwards the history
-/// has each token that a standing row drew.
+/// has what each standing row drew.
 pub fn sample<'a>(
     logits: &dyn Fn(usize) -> &'a [f32],
     batch: &Batch,
     rows: &[SampleRow],
     histories: &mut [History],
+    drawer: &mut Drawer<'_>,
 ) -> Result<Vec<Option<Draw>>, DeviceError> {
     let mut rows = rows.iter();
     let mut draws = Vec::new();
@@ -39,13 +40,13 @@ pub fn sample<'a>(
                 .want
                 .token
                 .then(|| rows.next().expect("there is a row for each output that wants a token"));
-            let drawn = drawn.map(|how| draw(logits(output), how, history));
-            let token = drawn.and_then(|draw| draw.token);
+            let found = drawn.map(|how| drawer.draw(logits(output), how, history));
+            let token = found.and_then(|draw| draw.token);
             if walk.stands {
-                token.into_iter().for_each(|token| history.push(token));
+                found.into_iter().for_each(|draw| history.stands(draw));
             }
             walk.leave(token);
-            draws.push(drawn);
+            draws.push(found);
         }
     }
     Ok(draws)

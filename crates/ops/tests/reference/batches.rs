@@ -4,7 +4,7 @@ use crate::goldens::{PROMPT, windowed};
 use crate::support::batch::{ALL, HOME_PAGES, Part, batch};
 use crate::support::device::{Device, logits, token};
 use crate::support::models::*;
-use gannet_ops::sampling::Sampling;
+use gannet_ops::sampling::{History, Sampling};
 use gannet_ops::*;
 use std::sync::Arc;
 
@@ -151,7 +151,7 @@ fn history_holds_the_prompt_and_what_was_drawn() {
     let penalised = Arc::new(Sampling { presence_penalty: 100.0, ..Sampling::greedy() });
     let mut device = device(&dense(), KvFormat::F32);
     device.sampling = penalised;
-    device.state.start_history(SamplerSlot(0), &[], &[TokenId(39)]).expect("the slot exists");
+    device.state.start_history(SamplerSlot(0), History::new(&[], &[TokenId(39)])).expect("the slot exists");
     let tokens = device.generate(0, &PROMPT, 8);
     let mut distinct = tokens.clone();
     distinct.push(39);

@@ -97,7 +97,8 @@ impl Stepper {
                 adapter: None,
             });
         }
-        let want = Want { token: true, logprobs: Some(2), logits: true, hidden: true, pooled: true };
+        let want =
+            Want { token: true, logprobs: Some(2), scored: None, logits: true, hidden: true, pooled: true };
         batch.outputs = (0..batch.rows.len() as u32).map(|row| Output { row, want }).collect();
         batch
     }

@@ -7,7 +7,7 @@
 //! Knows no scheduler, no prefix cache and no text.
 
 use gannet_engine::Runner;
-use gannet_ops::sampling::{SampleRow, Sampling};
+use gannet_ops::sampling::{History, SampleRow, Sampling};
 use gannet_ops::{
     Batch, DeviceError, Length, Output, PAGE_TOKENS, PageId, PageLifetime, PageTable, RecurrentBank,
     RecurrentUse, RecurrentWrite, Row, RowKind, SampleRows, SamplerSlot, SequenceRows, SnapshotId, TokenId,
@@ -77,7 +77,7 @@ impl Streams {
                 self.keep(stream)?;
             }
             let text: Vec<TokenId> = (0..depth).map(|index| self.token(stream, index)).collect();
-            self.runner.state.start_history(SamplerSlot(stream as u32), &text, &[])?;
+            self.runner.state.start_history(SamplerSlot(stream as u32), History::new(&text, &[]))?;
         }
         Ok(())
     }
@@ -146,7 +146,7 @@ impl Streams {
     fn begin(&mut self, number: usize) -> Result<(), DeviceError> {
         let kept = std::mem::take(&mut self.streams[number]).kept;
         kept.map_or(Ok(()), |kept| self.runner.state.forget(kept.snapshot))?;
-        self.runner.state.start_history(SamplerSlot(number as u32), &[], &[])
+        self.runner.state.start_history(SamplerSlot(number as u32), History::default())
     }
 
     /// Keeps the recurrent state of a stream, to go back to.

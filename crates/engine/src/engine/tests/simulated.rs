@@ -3,7 +3,7 @@
 //! token than [`next_token`] of the tokens alone.
 
 use crate::Runner;
-use gannet_ops::sampling::SampleRow;
+use gannet_ops::sampling::{History, SampleRow};
 use gannet_ops::{
     Batch, Budget, ConvLayout, DeltaLayout, DeviceError, GroupId, Interrupter, KvFormat, NodeObserver,
     OutputResult, PAGE_TOKENS, PageGroup, PageId, PageLifetime, PagedLayout, Plan, RecurrentBank,
@@ -121,6 +121,8 @@ struct SimulatedPlan {
     next_step: u64,
     /// The token that each output of each step draws; none where its scores are not finite.
     drawn: HashMap<StepId, Vec<Option<TokenId>>>,
+    /// The outputs of each step whose tokens are drawn.
+    draws: HashMap<StepId, Vec<usize>>,
     /// Steps whose draws were asked for.
     sampled: Vec<StepId>,
 }
@@ -138,6 +140,8 @@ impl Plan for SimulatedPlan {
         }
         self.next_step += 1;
         let step = StepId(self.next_step);
+        let draws = batch.outputs.iter().enumerate().filter(|(_, output)| output.want.token);
+        self.draws.insert(step, draws.map(|(place, _)| place).collect());
         self.drawn.insert(step, batch.outputs.iter().map(|output| drawn_by_row[&output.row]).collect());
         Ok(step)
     }
@@ -153,9 +157,10 @@ impl Plan for SimulatedPlan {
 
     fn sample(&mut self, step: StepId, rows: &SampleRows, _state: &mut dyn State) -> Result<(), DeviceError> {
         let drawn = self.drawn.get_mut(&step).expect("the step was submitted");
-        assert_eq!(rows.rows.len(), drawn.len(), "a draw for each output");
-        for (token, row) in drawn.iter_mut().zip(&rows.rows) {
-            *token = token.and_then(|wanted| masked(wanted, row));
+        let draws = &self.draws[&step];
+        assert_eq!(rows.rows.len(), draws.len(), "a draw for each output that wants a token");
+        for (place, row) in draws.iter().zip(&rows.rows) {
+            drawn[*place] = drawn[*place].and_then(|wanted| masked(wanted, row));
         }
         self.sampled.push(step);
         Ok(())
@@ -281,12 +286,7 @@ impl State for SimulatedState {
         self.snapshots.remove(&snapshot).map(|_| ()).ok_or(DeviceError::Interrupted)
     }
 
-    fn start_history(
-        &mut self,
-        _slot: SamplerSlot,
-        _prompt: &[TokenId],
-        _generated: &[TokenId],
-    ) -> Result<(), DeviceError> {
+    fn start_history(&mut self, _slot: SamplerSlot, _history: History) -> Result<(), DeviceError> {
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use crate::sampling::History;
 use crate::step::Steps;
 use crate::{
     Budget, CaptureId, DeviceError, GroupId, PageId, Program, RecurrentBank, SamplerSlot, SnapshotId, State,
-    StateEntry, StateId, StateLayout, StepId, TokenId,
+    StateEntry, StateId, StateLayout, StepId,
 };
 use std::any::Any;
 use std::collections::HashMap;
@@ -149,17 +149,11 @@ impl State for ReferenceState {
         Ok(())
     }
 
-    fn start_history(
-        &mut self,
-        slot: SamplerSlot,
-        prompt: &[TokenId],
-        generated: &[TokenId],
-    ) -> Result<(), DeviceError> {
+    fn start_history(&mut self, slot: SamplerSlot, history: History) -> Result<(), DeviceError> {
         let slots = self.histories.len();
-        let history = self.histories.get_mut(slot.0 as usize);
-        let history =
-            history.ok_or_else(|| unknown("sampler slot", slot.0, format!("the state has {slots}")))?;
-        *history = History::new(prompt, generated);
+        let place = self.histories.get_mut(slot.0 as usize);
+        let place = place.ok_or_else(|| unknown("sampler slot", slot.0, format!("the state has {slots}")))?;
+        *place = history;
         Ok(())
     }
 

@@ -21,11 +21,11 @@ pub(crate) struct Part {
 
 /// All that can be asked of a row of a target.
 pub(crate) const ALL: Want =
-    Want { token: true, logprobs: Some(3), logits: true, hidden: true, pooled: false };
+    Want { token: true, logprobs: Some(3), scored: None, logits: true, hidden: true, pooled: false };
 pub(crate) const TOKEN: Want =
-    Want { token: true, logprobs: None, logits: true, hidden: false, pooled: false };
+    Want { token: true, logprobs: None, scored: None, logits: true, hidden: false, pooled: false };
 pub(crate) const POOLED: Want =
-    Want { token: false, logprobs: None, logits: false, hidden: false, pooled: true };
+    Want { token: false, logprobs: None, scored: None, logits: false, hidden: false, pooled: true };
 
 impl Part {
     /// Known tokens of the sequence that lives in `home`, after `length` others; its last row is drawn from.
