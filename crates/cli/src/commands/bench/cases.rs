@@ -3,7 +3,7 @@
 use super::BenchArguments;
 use super::limits::Limits;
 use super::rows::{self, Case, Measured, Spread, Start};
-use super::streams::Streams;
+use super::streams::{Draws, Streams};
 use crate::commands::weight_formats;
 use crate::failure::Failure;
 use crate::output;
@@ -31,12 +31,15 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
     let mut bench = Bench { streams: Streams::new(loaded.runner, arguments.streams_max()), costs };
     let first = bench.first_request(&plans, load_time, limits)?;
     let bar = Bar::new("measuring");
-    let mut measured = vec![first];
-    for (done, plan) in plans.iter().enumerate() {
-        bar.show(done, plans.len());
-        measured.push(bench.measure(plan, arguments.repeat)?);
+    let mut times = vec![Vec::new(); plans.len()];
+    // In turns, so that a machine that grows slower meanwhile is as slow for all.
+    for done in 0..plans.len() * arguments.repeat {
+        bar.show(done, plans.len() * arguments.repeat);
+        times[done % plans.len()].push(bench.once(&plans[done % plans.len()])?);
     }
     drop(bar);
+    let rows = plans.iter().zip(&times).map(|(plan, times)| bench.row(plan, times));
+    let measured: Vec<Measured> = std::iter::once(first).chain(rows).collect();
     if arguments.json {
         return output::show_json(&measured);
     }
@@ -67,17 +70,26 @@ struct Planned {
     tokens: usize,
     depth: usize,
     streams: usize,
+    draws: Draws,
 }
 
 /// All cases, in the order in which a depth is filled once.
 fn plans(arguments: &BenchArguments) -> Result<Vec<Planned>, Failure> {
     let mut plans = Vec::new();
     for &depth in &arguments.depth {
-        let prefill = |&tokens: &usize| Planned { case: Case::Prefill, tokens, depth, streams: 1 };
+        let prefill = |&tokens: &usize| Planned {
+            case: Case::Prefill,
+            tokens,
+            depth,
+            streams: 1,
+            draws: Draws::Greedy,
+        };
         plans.extend(arguments.prefill.iter().map(prefill));
         for &streams in &arguments.streams {
-            let decode = |&tokens: &usize| Planned { case: Case::Decode, tokens, depth, streams };
-            plans.extend(arguments.decode.iter().map(decode));
+            for &draws in &arguments.draws {
+                let decode = |&tokens: &usize| Planned { case: Case::Decode, tokens, depth, streams, draws };
+                plans.extend(arguments.decode.iter().map(decode));
+            }
         }
     }
     plans.retain(|plan| plan.tokens > 0);
@@ -117,21 +129,17 @@ impl Bench {
         machine: Limits,
     ) -> Result<Measured, Failure> {
         let prompt = plans.iter().find(|plan| plan.case == Case::Prefill).map_or(1, |plan| plan.tokens);
-        let plan = Planned { case: Case::Load, tokens: prompt, depth: 0, streams: 1 };
+        let plan = Planned { case: Case::Load, tokens: prompt, depth: 0, streams: 1, draws: Draws::Greedy };
         let time = self.once(&plan)?;
         let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
         let start = Start { load_ms: milliseconds(load), first_token_ms: milliseconds(load + time), machine };
         Ok(Measured { start: Some(start), ..self.row(&plan, &[time]) })
     }
 
-    fn measure(&mut self, plan: &Planned, repeat: usize) -> Result<Measured, Failure> {
-        let times = (0..repeat).map(|_| self.once(plan)).collect::<Result<Vec<_>, _>>()?;
-        Ok(self.row(plan, &times))
-    }
-
     /// The time of one run, without that of getting to its depth.
     fn once(&mut self, plan: &Planned) -> Result<Duration, DeviceError> {
         self.streams.prepare(plan.streams, plan.depth)?;
+        self.streams.draw_as(plan.draws);
         let started = Instant::now();
         match plan.case {
             Case::Load | Case::Prefill => {
@@ -145,7 +153,7 @@ impl Bench {
     }
 
     fn row(&self, plan: &Planned, times: &[Duration]) -> Measured {
-        let Planned { case, tokens, depth, streams } = *plan;
+        let Planned { case, tokens, depth, streams, draws } = *plan;
         let all = tokens * streams;
         let cost = self.costs.of(plan, self.streams.runner.step_rows);
         let tokens_per_second = Spread::of_times(all, times);
@@ -155,6 +163,7 @@ impl Bench {
             tokens,
             depth,
             streams,
+            draws,
             tokens_per_second,
             bound_fraction: tokens_per_second.median * cost.seconds / all as f64,
             bytes_per_token: each(cost.bytes),

@@ -51,6 +51,9 @@ pub(crate) struct BenchArguments {
     /// Sequences that decode at once
     #[arg(long, value_name = "LIST", default_value = "1", value_delimiter = ',', value_parser = values::streams)]
     streams: Vec<usize>,
+    /// How decoded tokens are drawn
+    #[arg(long = "draw", value_name = "LIST", default_value = "greedy", value_delimiter = ',', value_enum)]
+    draws: Vec<streams::Draws>,
     /// How often each case is measured
     #[arg(long, value_name = "N", default_value = "5", value_parser = values::times)]
     repeat: usize,
@@ -58,7 +61,7 @@ pub(crate) struct BenchArguments {
     #[arg(long)]
     json: bool,
     /// Send a made-up trace of requests through the engine
-    #[arg(long, conflicts_with_all = ["prefill", "decode", "depth", "repeat"])]
+    #[arg(long, conflicts_with_all = ["prefill", "decode", "depth", "draws", "repeat"])]
     serve_sim: bool,
     #[command(flatten)]
     trace: simulate::TraceArguments,

@@ -1,6 +1,7 @@
 //! What was measured, as rows for people and for programs.
 
 use super::limits::Limits;
+use super::streams::Draws;
 use crate::quantity::{bytes, count};
 use serde::Serialize;
 use std::time::Duration;
@@ -14,6 +15,8 @@ pub(super) struct Measured {
     /// Tokens that were there before.
     pub(super) depth: usize,
     pub(super) streams: usize,
+    /// How tokens were drawn.
+    pub(super) draws: Draws,
     /// Of all streams together.
     pub(super) tokens_per_second: Spread,
     /// What was reached of the machine's bound, by the median.
@@ -92,10 +95,12 @@ impl Measured {
     pub(super) fn line(&self) -> String {
         let Self { case, tokens, depth, streams, tokens_per_second, .. } = self;
         let rate = |rate: f64| format!("{rate:.1}");
-        let case = match case {
-            Case::Load => "first",
-            Case::Prefill => "prefill",
-            Case::Decode => "decode",
+        let case = match (case, self.draws) {
+            (Case::Load, _) => "first",
+            (Case::Prefill, _) => "prefill",
+            (Case::Decode, Draws::Greedy) => "decode",
+            (Case::Decode, Draws::Sampled) => "sampled",
+            (Case::Decode, Draws::Masked) => "masked",
         };
         cells([
             case,

@@ -6,6 +6,7 @@
 //!
 //! Knows no scheduler, no prefix cache and no text.
 
+use clap::ValueEnum;
 use gannet_engine::Runner;
 use gannet_ops::sampling::{History, SampleRow, Sampling};
 use gannet_ops::{
@@ -13,6 +14,7 @@ use gannet_ops::{
     RecurrentUse, RecurrentWrite, Row, RowKind, SampleRows, SamplerSlot, SequenceRows, SnapshotId, TokenId,
     TokenSource, Want,
 };
+use serde::Serialize;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,6 +23,21 @@ pub(super) struct Streams {
     pub(super) runner: Runner,
     streams: Vec<Stream>,
     sampling: Arc<Sampling>,
+    /// Bits of the tokens that may be drawn, where a mask is in the way.
+    mask: Option<Arc<[u32]>>,
+}
+
+/// How a bench draws its tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Draws {
+    /// The most likely token
+    #[default]
+    Greedy,
+    /// With temperature, top-k, top-p, min-p and penalties
+    Sampled,
+    /// Sampled, through a mask as a grammar makes one
+    Masked,
 }
 
 /// One sequence.
@@ -60,7 +77,20 @@ impl Streams {
     /// `count` streams over a runner whose budget is for as many.
     pub(super) fn new(runner: Runner, count: usize) -> Self {
         let streams = (0..count).map(|_| Stream::default()).collect();
-        Self { runner, streams, sampling: Arc::new(Sampling::greedy()) }
+        Self { runner, streams, sampling: Arc::new(Sampling::greedy()), mask: None }
+    }
+
+    /// How the next tokens are drawn.
+    pub(super) fn draw_as(&mut self, draws: Draws) {
+        let words = self.runner.vocabulary.div_ceil(u32::BITS as usize) as u32;
+        // Half of the tokens, without a pattern.
+        let mask = || (0..words).map(|word| word.wrapping_mul(0x9e37_79b9)).collect();
+        let (sampling, mask) = match draws {
+            Draws::Greedy => (Sampling::greedy(), None),
+            Draws::Sampled => (usual_sampling(), None),
+            Draws::Masked => (usual_sampling(), Some(mask())),
+        };
+        (self.sampling, self.mask) = (Arc::new(sampling), mask);
     }
 
     /// The token at an index of a stream's made-up text.
@@ -175,7 +205,7 @@ impl Streams {
                     seed: 0,
                     choice: 0,
                     index,
-                    allowed: None,
+                    allowed: self.mask.clone(),
                     banned: None,
                 });
             }
@@ -245,6 +275,20 @@ impl Streams {
             read: bank.map(|bank| RecurrentBank { slot, bank }),
             write: RecurrentWrite::Bank(RecurrentBank { slot, bank: bank.map_or(0, |bank| 1 - bank) }),
         })
+    }
+}
+
+/// The parameters that chats are mostly run with.
+fn usual_sampling() -> Sampling {
+    Sampling {
+        temperature: 0.8,
+        top_k: 40,
+        top_p: 0.95,
+        min_p: 0.05,
+        repetition_penalty: 1.1,
+        presence_penalty: 0.1,
+        frequency_penalty: 0.1,
+        ..Sampling::greedy()
     }
 }
 

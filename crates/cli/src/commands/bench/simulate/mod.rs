@@ -14,8 +14,8 @@ use crate::output;
 use crate::progress;
 use clap::Args;
 use gannet_engine::{EngineHandle, EngineOptions, Request};
-use gannet_loader::{LoadOptions, Loaded, Running};
-use recorder::Recorder;
+use gannet_loader::{DEFAULT_STEP_ROWS, LoadOptions, Loaded, Running};
+use recorder::{Record, Recorder};
 use report::Report;
 use std::sync::Arc;
 use std::thread;
@@ -44,6 +44,9 @@ pub(crate) struct TraceArguments {
     /// Tokens of a step [default: as many as fit into its time]
     #[arg(long, value_name = "N", value_parser = values::token_count, requires = "serve_sim")]
     step_tokens: Option<usize>,
+    /// One more request in the middle of the trace, with a prompt of so many tokens and an answer of one
+    #[arg(long, value_name = "TOKENS", value_parser = values::token_count, requires = "serve_sim")]
+    long_prompt: Option<usize>,
     /// The seed of lengths and moments
     #[arg(long, value_name = "N", default_value = "1", requires = "serve_sim")]
     trace_seed: u64,
@@ -59,6 +62,7 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
         answer_tokens: given.answer_tokens,
         shared: given.shared,
         seed: given.trace_seed,
+        long_prompt: given.long_prompt,
     });
     let sequences = arguments.streams_max();
     let backend = arguments.model.device.open()?;
@@ -68,6 +72,8 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
         context: longest.map(|tokens| tokens.max(sequences)),
         sequences: Some(sequences),
         kv_format: arguments.kv.format,
+        // Without chunks a whole prompt is one step.
+        step_rows: given.step_tokens.map(|tokens| tokens.max(DEFAULT_STEP_ROWS)),
         ..LoadOptions::default()
     };
     let Loaded { runner, .. } = progress::load(&path, backend.as_ref(), &options)?;
@@ -106,5 +112,9 @@ fn replay(handle: &EngineHandle, arrivals: &[Arrival], vocabulary: usize) -> Res
     }
     drop(recorder);
     let records = records.follow(&requests)?;
-    Ok(Report::new(&records, handle.stats(), started.elapsed().max(Duration::from_nanos(1))))
+    let long = arrivals.iter().position(|arrival| arrival.is_long).map(|place| requests[place].0);
+    let long =
+        long.and_then(|long| records.iter().find(|(id, _)| *id == long)).map(|(_, record)| record.clone());
+    let records: Vec<Record> = records.into_iter().map(|(_, record)| record).collect();
+    Ok(Report::new(&records, long.as_ref(), handle.stats(), started.elapsed().max(Duration::from_nanos(1))))
 }

@@ -52,7 +52,10 @@ struct Followed {
 
 impl Records {
     /// Follows all requests, each with the moment of its arrival, to their ends.
-    pub(super) fn follow(&self, requests: &[(RequestId, Instant)]) -> Result<Vec<Record>, Failure> {
+    pub(super) fn follow(
+        &self,
+        requests: &[(RequestId, Instant)],
+    ) -> Result<Vec<(RequestId, Record)>, Failure> {
         let begin = |(id, last): &(RequestId, Instant)| {
             (*id, Followed { last: *last, has_token: false, record: Record::default() })
         };
@@ -67,7 +70,7 @@ impl Records {
                 let Some(followed) = running.get_mut(&id) else { continue };
                 followed.hears(now, &event);
                 if let Event::Finished { .. } = event {
-                    finished.extend(running.remove(&id).map(|followed| followed.record));
+                    finished.extend(running.remove(&id).map(|followed| (id, followed.record)));
                 }
             }
         }
@@ -135,6 +138,6 @@ mod tests {
                 failure: Some("no room".to_owned()),
             },
         ];
-        assert_eq!(found, expected);
+        assert_eq!(found.into_iter().map(|(_, record)| record).collect::<Vec<_>>(), expected);
     }
 }

@@ -22,6 +22,9 @@ pub(super) struct Report {
     generated_tokens_per_second: f64,
     prompt_tokens_per_second: f64,
     first_token_ms: Percentiles,
+    /// Of the long prompt, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    long_first_token_ms: Option<f64>,
     between_tokens_ms: Percentiles,
     queued_ms: Percentiles,
     preemptions: u64,
@@ -40,7 +43,7 @@ struct Percentiles {
 }
 
 impl Report {
-    pub(super) fn new(records: &[Record], stats: EngineStats, time: Duration) -> Self {
+    pub(super) fn new(records: &[Record], long: Option<&Record>, stats: EngineStats, time: Duration) -> Self {
         let sum =
             |count: fn(&Record) -> u32| records.iter().map(|record| u64::from(count(record))).sum::<u64>();
         let (prompt_tokens, generated_tokens) =
@@ -57,6 +60,9 @@ impl Report {
             generated_tokens_per_second: generated_tokens as f64 / seconds,
             prompt_tokens_per_second: prompt_tokens as f64 / seconds,
             first_token_ms: Percentiles::of(records.iter().filter_map(|record| record.first_token)),
+            long_first_token_ms: long
+                .and_then(|record| record.first_token)
+                .map(|time| time.as_secs_f64() * 1e3),
             between_tokens_ms: Percentiles::of(
                 records.iter().flat_map(|record| record.between.iter().copied()),
             ),
@@ -105,6 +111,8 @@ impl Report {
                 ),
             ),
         ];
+        let long = self.long_first_token_ms.map(|time| format!("first token after {time:.1} ms"));
+        lines.extend(long.map(|text| entry("long prompt", &text)));
         lines.extend(self.failure.iter().map(|why| entry("failure", why)));
         lines
     }

@@ -17,6 +17,8 @@ pub(super) struct Shape {
     /// Share of the middle prompt that all begin with.
     pub(super) shared: f64,
     pub(super) seed: u64,
+    /// Tokens of one prompt more, in the middle.
+    pub(super) long_prompt: Option<usize>,
 }
 
 /// One request.
@@ -29,6 +31,8 @@ pub(super) struct Arrival {
     /// Tokens that the prompt begins with as all others do.
     shared_tokens: usize,
     number: usize,
+    /// Whether it is the one with the long prompt.
+    pub(super) is_long: bool,
 }
 
 /// The requests in the order of their arrival. The times between them are exponential, so that they come in bursts as
@@ -47,9 +51,18 @@ pub(super) fn trace(shape: &Shape) -> Vec<Arrival> {
             answer_tokens: random.around(shape.answer_tokens),
             shared_tokens: ((shape.prompt_tokens as f64 * shape.shared) as usize).min(prompt_tokens),
             number,
+            is_long: false,
         }
     };
-    (0..shape.requests).map(&mut arrival).collect()
+    let mut arrivals: Vec<Arrival> = (0..shape.requests).map(&mut arrival).collect();
+    if let Some(prompt_tokens) = shape.long_prompt {
+        let middle = arrivals.len() / 2;
+        let (after, number) = (arrivals[middle].after, arrivals.len());
+        let long =
+            Arrival { after, prompt_tokens, answer_tokens: 1, shared_tokens: 0, number, is_long: true };
+        arrivals.insert(middle, long);
+    }
+    arrivals
 }
 
 impl Arrival {
@@ -91,7 +104,15 @@ mod tests {
     use super::*;
 
     fn shape(rate: f64) -> Shape {
-        Shape { requests: 1000, rate, prompt_tokens: 100, answer_tokens: 10, shared: 0.3, seed: 7 }
+        Shape {
+            requests: 1000,
+            rate,
+            prompt_tokens: 100,
+            answer_tokens: 10,
+            shared: 0.3,
+            seed: 7,
+            long_prompt: None,
+        }
     }
 
     #[test]
@@ -112,6 +133,14 @@ mod tests {
         assert!(arrivals.iter().all(|arrival| arrival.after.is_zero()));
         assert_eq!(arrivals, trace(&shape(0.0)));
         assert_ne!(arrivals, trace(&Shape { seed: 8, ..shape(0.0) }));
+    }
+
+    #[test]
+    fn a_long_prompt_comes_in_the_middle() {
+        let arrivals = trace(&Shape { long_prompt: Some(4000), ..shape(5.0) });
+        let long = &arrivals[500];
+        assert_eq!((arrivals.len(), long.prompt_tokens, long.answer_tokens), (1001, 4000, 1));
+        assert_eq!(long.after, arrivals[501].after);
     }
 
     #[test]
