@@ -3,6 +3,8 @@
 use crate::failure::Failure;
 use anyhow::Context;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use gannet_engine::LOGPROBS_MAX;
+use gannet_ops::sampling::ADAPTIVE_DECAY_MAX;
 use gannet_ops::{KvFormat, TokenId};
 use std::fs::File;
 use std::io::Read;
@@ -97,6 +99,36 @@ pub(crate) fn min_p(text: &str) -> Result<f32, String> {
 /// A factor on the scores of tokens seen.
 pub(crate) fn repetition_penalty(text: &str) -> Result<f32, String> {
     number(text, |value| value > 0.0, "a finite number above 0 (1 is off)")
+}
+
+/// Any number that is not negative.
+pub(crate) fn at_least_0(text: &str) -> Result<f32, String> {
+    number(text, |value| value >= 0.0, "a finite number of at least 0 (0 is off)")
+}
+
+/// A positive number.
+pub(crate) fn above_0(text: &str) -> Result<f32, String> {
+    number(text, |value| value > 0.0, "a finite number above 0")
+}
+
+/// How fast a moving mean forgets.
+pub(crate) fn adaptive_decay(text: &str) -> Result<f32, String> {
+    number(text, |value| (0.0..=ADAPTIVE_DECAY_MAX).contains(&value), "a number from 0 to 0.99")
+}
+
+/// Tokens of a short passage.
+pub(crate) fn small_count(text: &str) -> Result<u32, String> {
+    count(text, "tokens", MAX_STREAMS).map(|count| count as u32)
+}
+
+/// Log-probabilities beside each token, 0 for that of the token alone.
+pub(crate) fn logprobs(text: &str) -> Result<u32, String> {
+    count_from(0, text, "log-probabilities", LOGPROBS_MAX as usize).map(|count| count as u32)
+}
+
+/// A token's number.
+pub(crate) fn token_id(text: &str) -> Result<TokenId, String> {
+    text.trim().parse().map(TokenId).map_err(|_| "expected a token id, such as 42".to_owned())
 }
 
 /// An amount subtracted from scores.

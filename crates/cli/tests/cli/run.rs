@@ -151,3 +151,39 @@ fn a_reader_that_leaves_is_no_failure() {
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+#[test]
+fn log_probabilities_come_with_each_token_and_each_token_of_the_prompt() {
+    let words = "--ids 1,2,3,4 --max-tokens 3 --ignore-end --logprobs 2 --prompt-logprobs 1 --json";
+    let words: Vec<&str> = words.split(' ').collect();
+    let json = gannet(&[&["run", &golden("llama")], &words[..]].concat()).json();
+    let tokens = list(&json["token_ids"]);
+    let of = |key: &str| json[key].as_array().unwrap().clone();
+    let (answer, prompt) = (of("logprobs"), of("prompt_logprobs"));
+    assert_eq!((answer.len(), prompt.len()), (3, 3));
+    for (token, one) in tokens.iter().zip(&answer) {
+        // Greedy draws take the most likely token.
+        assert_eq!(one["top"][0][0].as_u64(), Some(u64::from(*token)));
+        assert_eq!(one["top"][0][1], one["logprob"]);
+        assert_eq!(one["top"].as_array().unwrap().len(), 2);
+    }
+    for one in &prompt {
+        assert!(one["logprob"].as_f64().unwrap() <= one["top"][0][1].as_f64().unwrap());
+    }
+}
+
+#[test]
+fn every_sampler_can_be_asked_for() {
+    let draw = |more: &str| {
+        let base = "--ids 1,2,3 --max-tokens 12 --ignore-end --seed 5 --json --temperature 1.5";
+        let words: Vec<&str> = base.split(' ').chain(more.split_whitespace()).collect();
+        list(&gannet(&[&["run", &golden("llama")], &words[..]].concat()).json()["token_ids"])
+    };
+    let free = draw("");
+    for flags in ["--mirostat 2", "--adaptive-p 0.1 --min-p 0.01", "--xtc-probability 1", "--typical-p 0.5"] {
+        assert_eq!(draw(flags), draw(flags), "{flags}");
+    }
+    assert!(draw("--allow-tokens 7,9").iter().all(|token| [7, 9].contains(token)));
+    let banned = format!("--ban-tokens {}", free[0]);
+    assert_ne!(draw(&banned)[0], free[0]);
+}

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crossbeam_channel::Receiver;
 use gannet_engine::{Event, FinishReason, Usage};
-use gannet_ops::TokenId;
+use gannet_ops::{TokenId, TokenLogprobs};
 use gannet_text::decode::Decoder;
 use gannet_text::stop::StopStrings;
 
@@ -12,6 +12,10 @@ use gannet_text::stop::StopStrings;
 pub(crate) struct Answer {
     /// Its tokens, without the end token.
     pub(crate) token_ids: Vec<TokenId>,
+    /// With each of them, where asked for.
+    pub(crate) logprobs: Vec<TokenLogprobs>,
+    /// With each token of the prompt but the first, where asked for.
+    pub(crate) prompt_logprobs: Vec<TokenLogprobs>,
     /// Its text; token ids with commas where there is no tokenizer.
     pub(crate) text: String,
     /// Why it ended.
@@ -105,6 +109,7 @@ pub(crate) fn follow(
     show: &mut dyn FnMut(&str) -> Result<(), Failure>,
 ) -> Result<Answer, Failure> {
     let mut token_ids = Vec::new();
+    let (mut of_answer, mut of_prompt) = (Vec::new(), Vec::new());
     let mut text = String::new();
     let mut publish = |piece: String| {
         text.push_str(&piece);
@@ -112,11 +117,13 @@ pub(crate) fn follow(
     };
     for event in events {
         match event {
-            Event::Started { .. } | Event::Prefilled { .. } => {}
+            Event::Started { .. } => {}
+            Event::Prefilled { logprobs, .. } => of_prompt.extend(logprobs),
             // The engine may be a token or two ahead of a stop string.
             Event::Token { .. } if transcript.stopped().is_some() => {}
-            Event::Token { token, .. } => {
+            Event::Token { token, logprobs } => {
                 token_ids.push(token);
+                of_answer.extend(logprobs);
                 publish(transcript.push(token))?;
                 if transcript.stopped().is_some() {
                     truncate(token_ids.len());
@@ -125,7 +132,8 @@ pub(crate) fn follow(
             Event::Finished { reason, usage } => {
                 publish(transcript.finish())?;
                 let ending = ending(reason, transcript.stopped())?;
-                return Ok(Answer { token_ids, text, ending, usage });
+                let (logprobs, prompt_logprobs) = (of_answer, of_prompt);
+                return Ok(Answer { token_ids, logprobs, prompt_logprobs, text, ending, usage });
             }
         }
     }

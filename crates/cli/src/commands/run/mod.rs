@@ -17,6 +17,7 @@ use crate::output;
 use crate::report::Timings;
 use answer::{Answer, Ending};
 use clap::Args;
+use gannet_ops::TokenLogprobs;
 use prompt::{Prompt, Task};
 use serde::Serialize;
 use session::Session;
@@ -58,8 +59,18 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "TEXT", value_parser = values::stop_text, allow_hyphen_values = true)]
     stop: Vec<String>,
     /// Go on after tokens that end a text
-    #[arg(long)]
+    #[arg(long, alias = "ignore-eos")]
     ignore_end: bool,
+    /// Draw no token that ends a text before so many tokens
+    #[arg(long, value_name = "N", default_value = "0", value_parser = values::token_count_or_none,
+          conflicts_with = "ignore_end")]
+    min_tokens: usize,
+    /// With each token its log-probability and those of so many most likely ones; needs --json
+    #[arg(long, value_name = "N", value_parser = values::logprobs, requires = "json")]
+    logprobs: Option<u32>,
+    /// The same for each token of the prompt but the first; needs --json
+    #[arg(long, value_name = "N", value_parser = values::logprobs, requires = "json")]
+    prompt_logprobs: Option<u32>,
     /// Print one JSON object at the end instead of text
     #[arg(long)]
     json: bool,
@@ -90,6 +101,8 @@ fn answer_once(arguments: &RunArguments, session: &Session, prompt: &Prompt) -> 
             prompt_ids: ids(&prompt_ids),
             token_ids: ids(&answer.token_ids),
             text: session.has_text().then_some(answer.text.as_str()),
+            logprobs: arguments.logprobs.map(|_| logprob_objects(&answer.logprobs)),
+            prompt_logprobs: arguments.prompt_logprobs.map(|_| logprob_objects(&answer.prompt_logprobs)),
             finish_reason: answer.ending.name(),
             seed: (!session.is_greedy()).then_some(session.seed),
             timings: Timings::new(session.load_time, &answer.usage),
@@ -114,10 +127,31 @@ struct AnswerObject<'a> {
     token_ids: Vec<u32>,
     /// Null where the model has no tokenizer.
     text: Option<&'a str>,
+    /// Of each token; absent where not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logprobs: Option<Vec<LogprobObject>>,
+    /// Of each token of the prompt but the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_logprobs: Option<Vec<LogprobObject>>,
     finish_reason: &'static str,
     /// Null where nothing is drawn.
     seed: Option<u64>,
     timings: Timings,
+}
+
+/// The log-probability of a token, and the most likely ones in its place with theirs.
+#[derive(Serialize)]
+struct LogprobObject {
+    logprob: Option<f32>,
+    top: Vec<(u32, f32)>,
+}
+
+fn logprob_objects(logprobs: &[TokenLogprobs]) -> Vec<LogprobObject> {
+    let object = |one: &TokenLogprobs| LogprobObject {
+        logprob: one.sampled,
+        top: one.top.iter().map(|(token, logprob)| (token.0, *logprob)).collect(),
+    };
+    logprobs.iter().map(object).collect()
 }
 
 fn report(session: &Session, answer: &Answer) {

@@ -30,6 +30,9 @@ pub(crate) struct Session {
     end_tokens: Vec<TokenId>,
     sampling: Arc<Sampling>,
     max_tokens: u32,
+    min_tokens: u32,
+    logprobs: Option<u32>,
+    prompt_logprobs: Option<u32>,
     stops: Vec<String>,
     interrupt: Interrupt,
 }
@@ -60,6 +63,9 @@ impl Session {
             end_tokens,
             sampling: Arc::new(sampling),
             max_tokens: u32::try_from(arguments.max_tokens).expect("the argument's limit is far below"),
+            min_tokens: u32::try_from(arguments.min_tokens).expect("the argument's limit is far below"),
+            logprobs: arguments.logprobs,
+            prompt_logprobs: arguments.prompt_logprobs,
             stops: arguments.stop.clone(),
             interrupt: Interrupt::of_process()?,
         })
@@ -81,7 +87,7 @@ impl Session {
 
     /// Whether no draw is random.
     pub(crate) fn is_greedy(&self) -> bool {
-        self.sampling.temperature == 0.0
+        self.sampling.temperature == 0.0 && self.sampling.dynamic_temperature.is_none()
     }
 
     /// Tokens of the longest sequence.
@@ -122,6 +128,9 @@ impl Session {
             sampling: self.sampling.clone(),
             seed: self.seed,
             end_tokens: self.end_tokens.clone(),
+            min_tokens: self.min_tokens,
+            logprobs: self.logprobs,
+            prompt_logprobs: self.prompt_logprobs,
             ..Request::greedy(prompt_ids.to_vec(), self.max_tokens, Arc::new(sink))
         })?;
         self.interrupt.watch({
