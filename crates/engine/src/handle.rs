@@ -36,7 +36,7 @@ pub struct EngineHandle {
 }
 
 /// Why a request is refused at the door.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
     /// The model makes vectors.
     #[error("the model was loaded to make vectors of texts, which have no continuation")]

@@ -7,8 +7,8 @@
 //!
 //! Knows no text, no file, no device and no async runtime.
 
-mod embedding;
 mod constraint;
+mod embedding;
 mod request;
 
 mod handle;
@@ -26,8 +26,8 @@ mod stats;
 
 mod evaluate;
 
-pub use embedding::{EmbedError, Embedding, EmbeddingRequest, EmbeddingResult, EmbeddingSink};
 pub use constraint::{Constraint, ConstraintError, MayEnd, Progress};
+pub use embedding::{EmbedError, Embedding, EmbeddingRequest, EmbeddingResult, EmbeddingSink};
 pub use engine::{Engine, EngineOptions};
 pub use evaluate::{EvaluateError, evaluate};
 pub use handle::{EngineHandle, LOGPROBS_MAX, SubmitError};

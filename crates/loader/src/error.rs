@@ -1,5 +1,6 @@
 //! Why a model can't be loaded.
 
+use crate::broker::{MemoryUse, OverBudget};
 use gannet_formats::FormatError;
 use gannet_model::ModelError;
 use gannet_ops::DeviceError;
@@ -59,21 +60,20 @@ pub enum LoadError {
     NoContext,
     /// It doesn't fit into memory.
     #[error(
-        "not enough memory: weights {weights} + state {state} (context {context}) + scratch {scratch} bytes \
-         are needed, and {available} are available; choose a shorter context or a smaller format"
+        "not enough memory: {memory} bytes are needed for a context of {context}, and {available} are available; \
+         choose a shorter context or a smaller format"
     )]
     OutOfMemory {
-        /// Bytes of weights.
-        weights: u64,
-        /// Bytes of pages and other state.
-        state: u64,
-        /// Bytes of values of the largest step.
-        scratch: u64,
+        /// Bytes of each class.
+        memory: MemoryUse,
         /// Tokens of the longest sequence.
         context: usize,
         /// Bytes that the system, or a limit on the process, leaves.
         available: u64,
     },
+    /// Others took the memory meanwhile.
+    #[error("not enough memory: {0}")]
+    OverBudget(#[from] OverBudget),
     /// The operating system refused a thread.
     #[error("can't start the engine's thread: {0}")]
     Thread(#[from] std::io::Error),

@@ -6,13 +6,16 @@
 //!
 //! Knows no family, no kernel and no request.
 
+mod broker;
 mod error;
+pub mod machine;
 mod memory;
 mod progress;
 mod text;
 
+pub use broker::{Grant, MemoryBroker, MemoryClass, MemoryUse, OverBudget};
 pub use error::LoadError;
-pub use memory::{MemoryPlan, available_bytes};
+pub use memory::MemoryPlan;
 pub use progress::Progress;
 
 use gannet_engine::{Engine, EngineHandle, EngineOptions, Runner};
@@ -23,6 +26,7 @@ use gannet_text::text::Text;
 use memory::Wanted;
 use progress::WatchedWeights;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 /// Rows of the largest step, where nothing else is chosen.
@@ -37,6 +41,8 @@ pub struct LoadOptions {
     pub step_rows: Option<usize>,
     /// Sequences that run at once, each with the whole context; 1 where absent.
     pub sequences: Option<usize>,
+    /// Bytes that the model may take, weights and all; what the system has where absent.
+    pub memory: Option<u64>,
     /// Encoding of keys and values; that of the weights (float32, else half precision) where absent.
     pub kv_format: Option<KvFormat>,
     /// How the rope is stretched, in place of what the files say; as they say where absent.
@@ -82,6 +88,8 @@ pub struct Loaded {
     pub runner: Runner,
     /// What its memory is used for.
     pub memory: MemoryPlan,
+    /// Its part of the process's memory, which is free again when this is dropped.
+    pub grant: Grant,
     /// Tensors of the checkpoint that the program doesn't read, by name.
     pub unused: Vec<String>,
 }
@@ -102,8 +110,19 @@ pub fn open(path: &Path) -> Result<Opened, LoadError> {
     Ok(Opened { checkpoint, model, text })
 }
 
-/// Loads a model onto a backend; `watch` hears how far the weights are.
+/// Loads the only model of a process onto a backend; `watch` hears how far the weights are.
 pub fn load(
+    path: &Path,
+    backend: &dyn Backend,
+    options: &LoadOptions,
+    watch: &(dyn Fn(Progress) + Sync),
+) -> Result<Loaded, LoadError> {
+    load_within(&MemoryBroker::new(machine::available_bytes()), path, backend, options, watch)
+}
+
+/// Loads one of several models, with what the process's broker has left.
+pub fn load_within(
+    broker: &Arc<MemoryBroker>,
     path: &Path,
     backend: &dyn Backend,
     options: &LoadOptions,
@@ -114,7 +133,12 @@ pub fn load(
     let wanted = Wanted::new(&model, &checkpoint, options)?;
     let program = model.program(&wanted.program_options())?;
     let weights = model.weights_of(&checkpoint, &program.weights)?;
-    let memory = MemoryPlan::fit(&wanted, &program, checkpoint.tensor_bytes() as u64, available_bytes())?;
+    let mut planned = None;
+    let grant = broker.grant::<LoadError>(|free| {
+        let plan = MemoryPlan::fit(&wanted, &program, checkpoint.tensor_bytes() as u64, free)?;
+        Ok(planned.insert(plan).memory)
+    })?;
+    let memory = planned.expect("a granted plan was made");
     let program = memory.fitted(program, &wanted, &model)?;
     let program = fuse(&program, backend.fusions());
     checkpoint.prefetch();
@@ -124,7 +148,7 @@ pub fn load(
     let plan = backend.compile(&program, &uploaded, &memory.limits())?;
     let runner = memory.runner(plan, state, &program, &model);
     let unused = weights.unused().into_iter().map(str::to_owned).collect();
-    Ok(Loaded { model, text, program, runner, memory, unused })
+    Ok(Loaded { model, text, program, runner, memory, grant, unused })
 }
 
 /// Does to a model what was chosen about it.

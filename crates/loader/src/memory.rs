@@ -3,16 +3,16 @@
 //! Without a wish the context is the model's own, or the longest that fits; a wish that doesn't fit is refused with
 //! the numbers.
 
+use crate::broker::{MemoryClass, MemoryUse};
+use crate::machine::available_bytes;
 use crate::{DEFAULT_STEP_ROWS, LoadError, LoadOptions};
 use gannet_engine::budget::{self, Wish};
 use gannet_engine::{Pooling, Runner};
 use gannet_formats::Checkpoint;
 use gannet_model::{Model, ProgramOptions};
-use gannet_ops::{BatchLimits, Budget, KvFormat, Plan, Program, Rollback, State};
+use gannet_ops::{BatchLimits, Budget, KvFormat, Plan, Program, Rollback, State, StateLayout};
 use gannet_tensor::Format;
 use std::collections::HashMap;
-use std::fs;
-use std::path::Path;
 
 /// Recurrent snapshots that the prefix cache has room for, for each sequence.
 const SNAPSHOTS: u32 = 8;
@@ -20,6 +20,9 @@ const SNAPSHOTS: u32 = 8;
 /// Rows of the largest step of a model that reads a text in one step, where nothing else is chosen: what published ones
 /// take at most.
 const WHOLE_STEP_ROWS: usize = 8192;
+
+/// What is kept back for what is not counted one by one: code, tokenizer, requests.
+const MARGIN_BYTES: u64 = 32 << 20;
 
 /// The inputs of drafted rows take less memory than the state after each.
 const ROLLBACK: Rollback = Rollback::Replay;
@@ -37,12 +40,8 @@ pub struct MemoryPlan {
     pub kv_format: KvFormat,
     /// How much state there is.
     pub budget: Budget,
-    /// Bytes of weights.
-    pub weight_bytes: u64,
-    /// Bytes of pages and other state.
-    pub state_bytes: u64,
-    /// Bytes of values of the largest step.
-    pub scratch_bytes: u64,
+    /// Bytes of each class.
+    pub memory: MemoryUse,
     /// Bytes that the system, or a limit on the process, left when this was planned.
     pub available_bytes: u64,
 }
@@ -55,6 +54,8 @@ pub(crate) struct Wanted {
     step_rows: usize,
     sequences: usize,
     kv_format: KvFormat,
+    /// Bytes that may be taken, at most.
+    memory: Option<u64>,
 }
 
 impl Wanted {
@@ -80,6 +81,7 @@ impl Wanted {
             step_rows: options.step_rows.unwrap_or(step_rows).min(context.saturating_mul(sequences)),
             sequences,
             kv_format: options.kv_format.unwrap_or_else(|| kv_format_for(checkpoint)),
+            memory: options.memory,
         })
     }
 
@@ -108,8 +110,12 @@ impl MemoryPlan {
         available_bytes: u64,
     ) -> Result<Self, LoadError> {
         let &Wanted { step_rows, sequences, kv_format, .. } = wanted;
-        let scratch_bytes = program.peak_value_bytes(step_rows, sequences);
-        let left = available_bytes.saturating_sub(weight_bytes.saturating_add(scratch_bytes));
+        let available_bytes = wanted.memory.map_or(available_bytes, |most| most.min(available_bytes));
+        let fixed = MemoryUse::default()
+            .with(MemoryClass::Weights, weight_bytes)
+            .with(MemoryClass::Scratch, scratch_bytes(program, step_rows, sequences))
+            .with(MemoryClass::Margin, MARGIN_BYTES);
+        let left = available_bytes.saturating_sub(fixed.total());
         let slots = sequences as u32;
         let wish = Wish {
             context: wanted.context,
@@ -122,27 +128,11 @@ impl MemoryPlan {
         let is_refused = if wanted.context_is_asked { fitting < wanted.context } else { fitting == 0 };
         let context = if is_refused { wanted.context } else { fitting };
         let budget = budget::for_wish(&program.state, &Wish { context, ..wish });
-        let state_bytes = budget::bytes(&program.state, &budget);
+        let memory = with_state(fixed, &program.state, &budget);
         if is_refused {
-            return Err(LoadError::OutOfMemory {
-                weights: weight_bytes,
-                state: state_bytes,
-                scratch: scratch_bytes,
-                context,
-                available: available_bytes,
-            });
+            return Err(LoadError::OutOfMemory { memory, context, available: available_bytes });
         }
-        Ok(Self {
-            context,
-            step_rows,
-            sequences,
-            kv_format,
-            budget,
-            weight_bytes,
-            state_bytes,
-            scratch_bytes,
-            available_bytes,
-        })
+        Ok(Self { context, step_rows, sequences, kv_format, budget, memory, available_bytes })
     }
 
     /// The program for the context that fits: as it is, or made again where that is shorter, since ropes may follow it.
@@ -188,6 +178,26 @@ impl MemoryPlan {
     }
 }
 
+/// Bytes of the values of the largest step, and of the scores that are kept from its end until tokens are drawn from
+/// them.
+fn scratch_bytes(program: &Program, step_rows: usize, sequences: usize) -> u64 {
+    let vocabulary = program.state.sampler.map_or(0, |sampler| sampler.vocabulary);
+    let kept = (sequences as u64).saturating_mul((vocabulary * size_of::<f32>()) as u64);
+    program.peak_value_bytes(step_rows, sequences).saturating_add(kept)
+}
+
+/// With the bytes that state takes, by what it is for.
+fn with_state(memory: MemoryUse, layout: &StateLayout, budget: &Budget) -> MemoryUse {
+    let nothing = Budget { pages: vec![0; budget.pages.len()], ..Budget::default() };
+    let of = |part: Budget| budget::bytes(layout, &part);
+    let (pages, recurrent_slots, snapshots) =
+        (budget.pages.clone(), budget.recurrent_slots, budget.snapshots);
+    memory
+        .with(MemoryClass::Pages, of(Budget { pages, ..nothing.clone() }))
+        .with(MemoryClass::Slots, of(Budget { recurrent_slots, ..nothing.clone() }))
+        .with(MemoryClass::Snapshots, of(Budget { snapshots, ..nothing }))
+}
+
 fn check_context(asked: usize, limit: usize) -> Result<(), LoadError> {
     if asked == 0 {
         return Err(LoadError::NoContext);
@@ -207,27 +217,10 @@ fn kv_format_for(checkpoint: &Checkpoint) -> KvFormat {
     }
 }
 
-/// Bytes of memory that can still be used: what the system has available, or what a control group leaves.
-pub fn available_bytes() -> u64 {
-    let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo_available(&text));
-    let group = |limit: &str, used: &str| {
-        let number = |path: &str| fs::read_to_string(Path::new(path)).ok()?.trim().parse::<u64>().ok();
-        Some(number(limit)?.saturating_sub(number(used)?))
-    };
-    let unified = group("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current");
-    let legacy =
-        group("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes");
-    [system, unified, legacy].into_iter().flatten().min().unwrap_or(u64::MAX)
-}
-
-fn meminfo_available(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     fn golden() -> Checkpoint {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../goldens/llama");
@@ -251,17 +244,18 @@ mod tests {
     fn without_a_wish_the_context_is_what_fits() {
         let whole = plan(None, u64::MAX).expect("everything fits");
         assert_eq!(whole.context, 512);
-        let needed = whole.weight_bytes + whole.scratch_bytes;
-        let half = plan(None, needed + whole.state_bytes / 2).expect("a part fits");
+        let pages = whole.memory.of(MemoryClass::Pages);
+        let half = plan(None, whole.memory.total() - pages.div_ceil(2)).expect("a part fits");
         assert_eq!(half.context, 256);
     }
 
     #[test]
     fn a_wish_that_does_not_fit_is_refused_with_the_numbers() {
         let whole = plan(None, u64::MAX).expect("everything fits");
-        let available = whole.weight_bytes + whole.scratch_bytes + whole.state_bytes / 2;
+        let available = whole.memory.total() - whole.memory.of(MemoryClass::Pages) / 2;
         let error = plan(Some(512), available).expect_err("the wish does not fit").to_string();
-        for number in [whole.weight_bytes, whole.state_bytes, whole.scratch_bytes, available] {
+        let classes = [MemoryClass::Weights, MemoryClass::Pages, MemoryClass::Scratch];
+        for number in classes.map(|class| whole.memory.of(class)).into_iter().chain([available]) {
             assert!(error.contains(&number.to_string()), "{number} is not in `{error}`");
         }
         assert!(plan(None, 1000).expect_err("nothing fits").to_string().starts_with("not enough memory"));
@@ -292,12 +286,5 @@ mod tests {
         let whole = plan_with(&scaled("yarn:4", None), u64::MAX).expect("everything fits");
         let half = whole.weight_bytes + whole.scratch_bytes + whole.state_bytes / 2;
         assert_eq!(plan_with(&scaled("yarn:4", None), half).expect("a part fits").context, 1024);
-    }
-
-    #[test]
-    fn available_memory_is_read_in_bytes() {
-        let text = "MemTotal:       24000000 kB\nMemAvailable:   123456 kB\n";
-        assert_eq!(meminfo_available(text), Some(123_456 * 1024));
-        assert_eq!(meminfo_available("MemTotal: 1 kB\n"), None);
     }
 }

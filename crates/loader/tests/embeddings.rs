@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 const VECTORS: LoadOptions = LoadOptions {
+    memory: None,
     context: Some(256),
     step_rows: None,
     sequences: Some(8),

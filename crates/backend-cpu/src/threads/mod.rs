@@ -19,8 +19,8 @@ mod gate;
 mod rest;
 mod split;
 
-pub(crate) use available::{allowed_cpus, default_threads};
 use available::quota;
+pub(crate) use available::{allowed_cpus, default_threads};
 pub(crate) use split::Columns;
 
 use gate::Gate;

@@ -58,9 +58,7 @@ impl Engine {
         let mut state = self.state.empty(waiting.request.cache_salt, slot);
         let hit = match is_whole {
             true => PrefixHit::default(),
-            false => {
-                self.state.match_prefix(&mut state, &waiting.tokens, waiting.reusable(), device)?
-            }
+            false => self.state.match_prefix(&mut state, &waiting.tokens, waiting.reusable(), device)?,
         };
         let needed = (waiting.tokens.len() + 1).min(self.runner.context);
         if self.state.reserve_whole(&mut state, needed, device)?.is_err() {

@@ -84,7 +84,7 @@ pub(crate) fn plan_whole(running: &[Running], rows: usize, context: usize) -> St
             break;
         }
         left = left.saturating_sub(pending);
-        parts.extend(part_of(sequence, pending));
+        parts.extend(part_of(sequence, pending, &mut 0));
     }
     StepPlan { parts }
 }

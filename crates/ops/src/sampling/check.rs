@@ -4,7 +4,7 @@ use super::{ADAPTIVE_DECAY_MAX, Sampling};
 use crate::TokenId;
 
 /// Why the filters of a request are refused.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SamplingError {
     /// A value outside of its range.
     #[error("`{parameter}` is {found}; expected {expected}")]
@@ -12,7 +12,7 @@ pub enum SamplingError {
         /// The parameter.
         parameter: &'static str,
         /// Its value.
-        found: f32,
+        found: String,
         /// The range.
         expected: &'static str,
     },
@@ -63,6 +63,7 @@ impl Sampling {
     pub fn check(&self, vocabulary: usize) -> Result<(), SamplingError> {
         for (parameter, found, expected, is_in) in self.ranges() {
             if !found.is_finite() || !is_in(found) {
+                let found = found.to_string();
                 return Err(SamplingError::OutOfRange { parameter, found, expected });
             }
         }

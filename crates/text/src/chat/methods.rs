@@ -30,9 +30,7 @@ pub(super) fn python_method(
 /// Pays for what the method may walk through, and refuses what would make too much of it.
 fn pay(state: &State<'_, '_>, value: &Value, method: &str, args: &[Value]) -> Result<(), Error> {
     match (value.as_str(), method) {
-        (Some(text), "split" | "rsplit") => {
-            weight::check_pieces(text, args.first().and_then(Value::as_str))
-        }
+        (Some(text), "split" | "rsplit") => weight::check_pieces(text, args.first().and_then(Value::as_str)),
         (Some(text), "splitlines") => weight::check_pieces(text, Some("\n")),
         (Some(text), "format") => weight::check_fields(state, text, args),
         (None, "get" | "keys" | "values" | "items" | "copy") => Ok(()),

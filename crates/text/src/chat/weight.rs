@@ -20,13 +20,52 @@ const WEIGHT_PER_FUEL: u64 = 64;
 
 /// Filters that look at no more of a value than its outside or its text.
 const SHALLOW: [&str; 25] = [
-    "abs", "attr", "capitalize", "count", "d", "default", "e", "escape", "first", "float", "indent", "int", "last",
-    "length", "lower", "replace", "round", "safe", "title", "tojson", "trim", "upper", "wordcount", "bool", "items",
+    "abs",
+    "attr",
+    "capitalize",
+    "count",
+    "d",
+    "default",
+    "e",
+    "escape",
+    "first",
+    "float",
+    "indent",
+    "int",
+    "last",
+    "length",
+    "lower",
+    "replace",
+    "round",
+    "safe",
+    "title",
+    "tojson",
+    "trim",
+    "upper",
+    "wordcount",
+    "bool",
+    "items",
 ];
 /// Tests that compare.
 const COMPARING: [&str; 18] = [
-    "eq", "equalto", "==", "ne", "!=", "lt", "lessthan", "<", "le", "<=", "gt", "greaterthan", ">", "ge", ">=", "in",
-    "sameas", "divisibleby",
+    "eq",
+    "equalto",
+    "==",
+    "ne",
+    "!=",
+    "lt",
+    "lessthan",
+    "<",
+    "le",
+    "<=",
+    "gt",
+    "greaterthan",
+    ">",
+    "ge",
+    ">=",
+    "in",
+    "sameas",
+    "divisibleby",
 ];
 
 /// Adds what the checked instructions call.
@@ -216,7 +255,9 @@ fn test(state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>) -> Result<bool, Er
         args.iter().try_for_each(|value| pay(state, value).map(|_| ()))?;
     }
     let unknown = |error: Error| match (error.kind(), error.detail()) {
-        (ErrorKind::UnknownTest, None) => Error::new(ErrorKind::UnknownTest, format!("test {name} is unknown")),
+        (ErrorKind::UnknownTest, None) => {
+            Error::new(ErrorKind::UnknownTest, format!("test {name} is unknown"))
+        }
         _ => error,
     };
     state.perform_test(&name, args).map_err(unknown)
@@ -255,7 +296,8 @@ pub(super) fn check_fields(state: &State<'_, '_>, text: &str, args: &[Value]) ->
 fn check_start(args: &[Value]) -> Result<(), Error> {
     let named = args.last().and_then(|options| options.get_attr("start").ok());
     let starts = args.get(2).into_iter().chain(named.as_ref());
-    let grows = |start: &Value| matches!(start.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Iterable);
+    let grows =
+        |start: &Value| matches!(start.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Iterable);
     match starts.into_iter().any(grows) {
         true => Err(invalid("sum adds numbers alone".to_owned())),
         false => Ok(()),

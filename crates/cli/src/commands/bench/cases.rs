@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::{self, Bar};
 use crate::quantity::{bytes, entry};
-use gannet_loader::{DEFAULT_STEP_ROWS, LoadOptions};
+use gannet_loader::{DEFAULT_STEP_ROWS, LoadOptions, MemoryClass};
 use gannet_ops::cost::{BatchShape, Machine, costs};
 use gannet_ops::{DeviceError, Program, WeightId};
 use gannet_tensor::Format;
@@ -26,7 +26,7 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
     let options = load_options(arguments);
     let loaded = progress::load(&path, backend.as_ref(), &options)?;
     let load_time = started.elapsed();
-    let (weights, numerics) = (loaded.memory.weight_bytes, backend.numerics());
+    let (weights, numerics) = (loaded.memory.memory.of(MemoryClass::Weights), backend.numerics());
     let costs = Costs::new(&path, loaded.program.clone(), limits.machine())?;
     let mut bench = Bench { streams: Streams::new(loaded.runner, arguments.streams_max()), costs };
     let first = bench.first_request(&plans, load_time, limits)?;

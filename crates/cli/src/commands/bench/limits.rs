@@ -108,7 +108,7 @@ fn fastest(mut work: impl FnMut()) -> Duration {
 /// A buffer that no cache holds, as far as memory allows.
 fn buffer_bytes() -> usize {
     let wanted = CACHES * last_cache_bytes().unwrap_or(CACHE_BYTES_DEFAULT);
-    let affordable = usize::try_from(gannet_loader::available_bytes() / 2).unwrap_or(usize::MAX);
+    let affordable = usize::try_from(gannet_loader::machine::available_bytes() / 2).unwrap_or(usize::MAX);
     wanted.min(affordable)
 }
 

@@ -1,7 +1,7 @@
 //! Graphics processors as the system shows them, without a call to any driver.
 
-use super::system::System;
 use crate::quantity::entry;
+use gannet_loader::machine::System;
 use serde::Serialize;
 
 /// Folders with devices of graphics processors, and how their names begin.

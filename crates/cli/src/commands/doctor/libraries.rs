@@ -2,8 +2,8 @@
 //!
 //! The cache of the dynamic loader is a list of paths between zero bytes, so it is searched as text; nothing is loaded.
 
-use super::system::System;
 use crate::quantity::entry;
+use gannet_loader::machine::System;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 

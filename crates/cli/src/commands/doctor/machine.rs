@@ -1,14 +1,14 @@
 //! The machine: everything that decides what can run on it and how fast.
 
-use super::cgroup::Limits;
 use super::folders::{self, FolderFacts};
 use super::gpu::GpuFacts;
 use super::libraries::Libraries;
 use super::memory::MemoryFacts;
 use super::processor::ProcessorFacts;
-use super::system::System;
 use crate::failure::Failure;
 use crate::quantity::entry;
+use gannet_loader::machine::Limits;
+use gannet_loader::machine::System;
 use serde::Serialize;
 use std::env;
 

@@ -1,8 +1,7 @@
 //! How much memory there is, and what limits it.
 
-use super::cgroup::Limits;
-use super::system::System;
 use crate::quantity::{bytes, entry};
+use gannet_loader::machine::{Limits, System};
 use serde::Serialize;
 
 /// Bytes of memory; null where the system doesn't say.
@@ -27,7 +26,7 @@ impl MemoryFacts {
             swap: system.memory("SwapTotal"),
             group_limit: limits.memory,
             group_used: limits.memory_used,
-            for_a_model: gannet_loader::available_bytes(),
+            for_a_model: gannet_loader::machine::available_bytes(),
         }
     }
 

@@ -1,10 +1,10 @@
 //! The processor, its instructions, and how many threads compute on it.
 
-use super::cgroup::Limits;
-use super::system::{System, numbers};
+use super::system::numbers;
 use crate::failure::Failure;
 use crate::quantity::{entry, plural};
 use gannet_backend_cpu::{CpuBackend, CpuOptions, IsaLevel};
+use gannet_loader::machine::{Limits, System};
 use serde::Serialize;
 use std::collections::BTreeSet;
 

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::quantity::{bytes, entry};
 use gannet_formats::Checkpoint;
-use gannet_loader::{LoadError, LoadOptions, MemoryPlan};
+use gannet_loader::{LoadError, LoadOptions, MemoryClass, MemoryPlan, MemoryUse};
 use gannet_model::Model;
 use gannet_ops::KvFormat;
 use serde::Serialize;
@@ -18,11 +18,20 @@ pub(crate) struct MemoryFacts {
     state_bytes: u64,
     /// Of the values of the largest step.
     scratch_bytes: u64,
+    /// Of each class that has any.
+    classes: Vec<ClassFacts>,
     total_bytes: u64,
     available_bytes: u64,
     /// How keys and values are kept; F16 where nothing was planned.
     #[serde(skip)]
     pub(crate) kv_format: KvFormat,
+}
+
+/// The planned bytes of one class.
+#[derive(Debug, Serialize)]
+struct ClassFacts {
+    class: &'static str,
+    bytes: u64,
 }
 
 impl MemoryFacts {
@@ -33,25 +42,26 @@ impl MemoryFacts {
         options: &LoadOptions,
     ) -> Result<Self, Failure> {
         match MemoryPlan::new(model, checkpoint, options) {
-            Ok(plan) => Ok(Self {
-                context: plan.context,
-                weight_bytes: plan.weight_bytes,
-                state_bytes: plan.state_bytes,
-                scratch_bytes: plan.scratch_bytes,
-                total_bytes: sum([plan.weight_bytes, plan.state_bytes, plan.scratch_bytes]),
-                available_bytes: plan.available_bytes,
-                kv_format: plan.kv_format,
-            }),
-            Err(LoadError::OutOfMemory { weights, state, scratch, context, available }) => Ok(Self {
-                context,
-                weight_bytes: weights,
-                state_bytes: state,
-                scratch_bytes: scratch,
-                total_bytes: sum([weights, state, scratch]),
-                available_bytes: available,
-                kv_format: KvFormat::F16,
-            }),
+            Ok(plan) => Ok(Self::new(plan.memory, plan.context, plan.available_bytes, plan.kv_format)),
+            Err(LoadError::OutOfMemory { memory, context, available }) => {
+                Ok(Self::new(memory, context, available, KvFormat::F16))
+            }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    fn new(memory: MemoryUse, context: usize, available_bytes: u64, kv_format: KvFormat) -> Self {
+        let state = [MemoryClass::Pages, MemoryClass::Slots, MemoryClass::Candidates, MemoryClass::Snapshots];
+        let facts = |class: MemoryClass| ClassFacts { class: class.name(), bytes: memory.of(class) };
+        Self {
+            context,
+            weight_bytes: memory.of(MemoryClass::Weights),
+            state_bytes: state.into_iter().map(|class| memory.of(class)).fold(0, u64::saturating_add),
+            scratch_bytes: memory.of(MemoryClass::Scratch),
+            classes: MemoryClass::ALL.into_iter().map(facts).filter(|facts| facts.bytes > 0).collect(),
+            total_bytes: memory.total(),
+            available_bytes,
+            kv_format,
         }
     }
 
@@ -61,6 +71,7 @@ impl MemoryFacts {
         lacks.then(|| format!("not enough memory: {} are available", bytes(self.available_bytes)))
     }
 
+    /// One line.
     pub(crate) fn lines(&self) -> Vec<String> {
         let [total, weights, state, scratch] =
             [self.total_bytes, self.weight_bytes, self.state_bytes, self.scratch_bytes].map(bytes);
@@ -72,8 +83,12 @@ impl MemoryFacts {
             ),
         )]
     }
-}
 
-fn sum(parts: [u64; 3]) -> u64 {
-    parts.into_iter().fold(0, u64::saturating_add)
+    /// A line a class.
+    pub(crate) fn class_lines(&self) -> Vec<String> {
+        let line = |facts: &ClassFacts| entry(&format!("  {}", facts.class), &bytes(facts.bytes));
+        let mut lines: Vec<String> = self.classes.iter().map(line).collect();
+        lines.push(entry("  available", &bytes(self.available_bytes)));
+        lines
+    }
 }

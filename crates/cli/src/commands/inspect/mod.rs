@@ -40,6 +40,9 @@ pub(crate) struct InspectArguments {
     /// List the tensors with format, shape and size
     #[arg(long)]
     tensors: bool,
+    /// List what its memory is planned for, by class
+    #[arg(long)]
+    memory: bool,
     /// Print the program with shapes, operations, bytes and what bounds each op
     #[arg(long)]
     program: bool,
@@ -63,6 +66,9 @@ struct Inspection {
     tensors: Option<Vec<listing::TensorFacts>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     program: Option<ProgramFacts>,
+    /// Whether people are shown the memory by class.
+    #[serde(skip)]
+    lists_memory: bool,
 }
 
 /// Runs the command.
@@ -103,6 +109,7 @@ fn inspect(path: &Path, arguments: &InspectArguments) -> Result<Inspection, Fail
         memory,
         tensors: arguments.tensors.then(|| listing::tensors(&checkpoint)),
         program,
+        lists_memory: arguments.memory,
     })
 }
 
@@ -135,6 +142,9 @@ impl Inspection {
         let mut lines = self.facts.lines();
         lines.extend(self.drafter.iter().map(|drafter| quantity::entry("drafter", &drafter.text())));
         lines.extend(self.memory.lines());
+        if self.lists_memory {
+            lines.extend(self.memory.class_lines());
+        }
         lines.extend(self.warnings.iter().map(|warning| quantity::entry("warning", warning)));
         if let Some(tensors) = &self.tensors {
             lines.push(String::new());

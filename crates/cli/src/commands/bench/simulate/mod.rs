@@ -14,6 +14,7 @@ use crate::output;
 use crate::progress;
 use clap::Args;
 use gannet_engine::{EngineHandle, EngineOptions, Request};
+use gannet_loader::machine::Process;
 use gannet_loader::{DEFAULT_STEP_ROWS, LoadOptions, Loaded, Running};
 use recorder::{Record, Recorder};
 use report::Report;
@@ -76,7 +77,7 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
         step_rows: given.step_tokens.map(|tokens| tokens.max(DEFAULT_STEP_ROWS)),
         ..LoadOptions::default()
     };
-    let Loaded { runner, .. } = progress::load(&path, backend.as_ref(), &options)?;
+    let Loaded { runner, memory, .. } = progress::load(&path, backend.as_ref(), &options)?;
     let vocabulary = runner.vocabulary;
     let options = EngineOptions {
         sequences,
@@ -85,7 +86,9 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
         ..EngineOptions::default()
     };
     let Running { handle, thread } = gannet_loader::start(runner, options)?;
+    let before = Process::measure();
     let report = replay(&handle, &arrivals, vocabulary)?;
+    let report = report.with_memory(memory.memory.total(), before, Process::measure());
     drop(handle);
     if let Err(panic) = thread.join() {
         std::panic::resume_unwind(panic);

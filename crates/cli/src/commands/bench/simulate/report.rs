@@ -1,8 +1,9 @@
 //! What a trace came to: throughput, waiting times by percentile, and what the prefix cache gave.
 
 use super::recorder::Record;
-use crate::quantity::entry;
+use crate::quantity::{bytes, entry};
 use gannet_engine::EngineStats;
+use gannet_loader::machine::Process;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -31,6 +32,12 @@ pub(super) struct Report {
     evicted_pages: u64,
     steps: u64,
     rows: u64,
+    /// Bytes that the model's memory was planned to take.
+    planned_bytes: u64,
+    /// Bytes of memory that are the process's own at the end; null where the system doesn't say.
+    measured_bytes: Option<u64>,
+    /// Page faults while requests were served that had to read a file.
+    major_faults: Option<u64>,
 }
 
 /// Milliseconds that a share of all is not above.
@@ -71,7 +78,21 @@ impl Report {
             evicted_pages: stats.prefix.evicted_pages,
             steps: stats.steps,
             rows: stats.rows,
+            planned_bytes: 0,
+            measured_bytes: None,
+            major_faults: None,
         }
+    }
+
+    /// With what memory was planned and what the process took, before the requests and after.
+    pub(super) fn with_memory(
+        self,
+        planned_bytes: u64,
+        before: Option<Process>,
+        after: Option<Process>,
+    ) -> Self {
+        let faults = before.zip(after).map(|(before, after)| after.major_faults - before.major_faults);
+        Self { planned_bytes, measured_bytes: after.map(|now| now.own_bytes), major_faults: faults, ..self }
     }
 
     pub(super) fn lines(&self) -> Vec<String> {
@@ -111,6 +132,15 @@ impl Report {
                 ),
             ),
         ];
+        let known = |count: Option<u64>| count.map_or("unknown".to_owned(), bytes);
+        let (planned, measured) = (bytes(self.planned_bytes), known(self.measured_bytes));
+        lines.push(entry("memory", &format!("planned {planned}, measured {measured}")));
+        if let Some(faults) = self.major_faults.filter(|faults| *faults > 0) {
+            lines.push(entry(
+                "warning",
+                &format!("{faults} page faults had to read a file or swapped memory"),
+            ));
+        }
         let long = self.long_first_token_ms.map(|time| format!("first token after {time:.1} ms"));
         lines.extend(long.map(|text| entry("long prompt", &text)));
         lines.extend(self.failure.iter().map(|why| entry("failure", why)));

@@ -3,7 +3,7 @@
 //! A limit holds for a group and everything below it, so the tightest on the way up counts. Paths are those of Linux's
 //! documentation: `cgroup-v2.rst`, `cgroup-v1/memory.rst`, `scheduler/sched-bwc.rst`.
 
-use super::system::System;
+use super::System;
 use std::path::{Path, PathBuf};
 
 const MOUNT: &str = "/sys/fs/cgroup";
@@ -12,17 +12,18 @@ const NO_LIMIT: u64 = 1 << 60;
 
 /// The tightest limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Limits {
+pub struct Limits {
     /// Bytes of memory.
-    pub(super) memory: Option<u64>,
+    pub memory: Option<u64>,
     /// Bytes that the group with this limit uses.
-    pub(super) memory_used: Option<u64>,
+    pub memory_used: Option<u64>,
     /// Processors' worth of time.
-    pub(super) processors: Option<f64>,
+    pub processors: Option<f64>,
 }
 
 impl Limits {
-    pub(super) fn find(system: &System) -> Self {
+    /// Those of this process.
+    pub fn find(system: &System) -> Self {
         let groups = system.text("/proc/self/cgroup").unwrap_or_default();
         let mut limits = Self::default();
         // `number:controllers:path`, without controllers for version 2.
