@@ -2,7 +2,7 @@
 
 pub(crate) mod values;
 
-use crate::backend::BackendName;
+use crate::backend::{ActivationsName, BackendName};
 use crate::commands::{bench, doctor, embed, eval, inspect, models, pull, rm, run};
 use crate::model_reference::ModelReference;
 use clap::{Args, Parser, Subcommand};
@@ -50,6 +50,9 @@ pub(crate) struct DeviceArguments {
     /// Threads that compute [default: one a physical core that this process may use]
     #[arg(long, value_name = "N", value_parser = values::threads)]
     pub(crate) threads: Option<usize>,
+    /// What rows are made before the CPU multiplies them with quantised weights [default: int8]
+    #[arg(long, value_enum)]
+    pub(crate) activations: Option<ActivationsName>,
 }
 
 /// How much a sequence may hold.

@@ -3,7 +3,7 @@
 use crate::arguments::DeviceArguments;
 use crate::failure::Failure;
 use clap::ValueEnum;
-use gannet_backend_cpu::{CpuBackend, CpuError, CpuOptions};
+use gannet_backend_cpu::{ActivationFormat, CpuBackend, CpuError, CpuOptions};
 use gannet_ops::Backend;
 use gannet_ops::reference::ReferenceBackend;
 use std::fmt;
@@ -26,27 +26,50 @@ impl fmt::Display for BackendName {
     }
 }
 
-impl BackendName {
-    /// The backend, with so many threads where it has a choice.
-    pub(crate) fn open(self, threads: Option<usize>) -> Result<Box<dyn Backend>, Failure> {
-        Ok(self.open_counted(threads)?.0)
-    }
+/// What rows are made, by the name that people choose it by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ActivationsName {
+    /// Codes of 8 bits with a scale for each 32: fast
+    Int8,
+    /// Single precision: exact but for the order of sums, and slow
+    F32,
+}
 
-    /// The backend, and how many threads compute.
-    fn open_counted(self, threads: Option<usize>) -> Result<(Box<dyn Backend>, usize), Failure> {
+impl From<ActivationsName> for ActivationFormat {
+    fn from(name: ActivationsName) -> Self {
+        match name {
+            ActivationsName::Int8 => ActivationFormat::Int8,
+            ActivationsName::F32 => ActivationFormat::Float32,
+        }
+    }
+}
+
+impl BackendName {
+    /// The backend, and how many threads compute; with what is chosen where it has a choice.
+    pub(crate) fn open_counted(
+        self,
+        threads: Option<usize>,
+        activations: Option<ActivationsName>,
+    ) -> Result<(Box<dyn Backend>, usize), Failure> {
         match self {
-            BackendName::Cpu => match CpuBackend::new(CpuOptions { threads, ..CpuOptions::default() }) {
-                Ok(backend) => {
-                    let threads = backend.threads();
-                    Ok((Box::new(backend), threads))
+            BackendName::Cpu => {
+                let activations = activations.map(ActivationFormat::from).unwrap_or_default();
+                match CpuBackend::new(CpuOptions { threads, activations, ..CpuOptions::default() }) {
+                    Ok(backend) => {
+                        let threads = backend.threads();
+                        Ok((Box::new(backend), threads))
+                    }
+                    Err(error @ (CpuError::NoThreads { .. } | CpuError::TooManyThreads { .. })) => {
+                        Err(Failure::usage(format!("--threads: {error}")))
+                    }
+                    Err(error @ (CpuError::MissingIsa { .. } | CpuError::Spawn { .. })) => Err(error.into()),
                 }
-                Err(error @ (CpuError::NoThreads { .. } | CpuError::TooManyThreads { .. })) => {
-                    Err(Failure::usage(format!("--threads: {error}")))
-                }
-                Err(error @ (CpuError::MissingIsa { .. } | CpuError::Spawn { .. })) => Err(error.into()),
-            },
+            }
             BackendName::Reference if threads.is_some() => Err(Failure::usage(
                 "--threads can't be given with --backend reference, which computes on one thread",
+            )),
+            BackendName::Reference if activations.is_some() => Err(Failure::usage(
+                "--activations can't be given with --backend reference, which computes in single precision",
             )),
             BackendName::Reference => Ok((Box::new(ReferenceBackend::new()), 1)),
         }
@@ -56,11 +79,11 @@ impl BackendName {
 impl DeviceArguments {
     /// The chosen backend.
     pub(crate) fn open(&self) -> Result<Box<dyn Backend>, Failure> {
-        self.backend.open(self.threads)
+        Ok(self.open_counted()?.0)
     }
 
     /// The chosen backend, and how many threads compute.
     pub(crate) fn open_counted(&self) -> Result<(Box<dyn Backend>, usize), Failure> {
-        self.backend.open_counted(self.threads)
+        self.backend.open_counted(self.threads, self.activations)
     }
 }

@@ -3,7 +3,7 @@
 //! Needs the two test models, which `cargo xtask models` gets. `goldens/real.py` and `goldens/text.py` made the
 //! expected values.
 
-use gannet_backend_cpu::{CpuBackend, CpuOptions};
+use gannet_backend_cpu::{ActivationFormat, CpuBackend, CpuOptions};
 use gannet_engine::evaluate;
 use gannet_loader::{LoadOptions, Loaded, load, open};
 use gannet_ops::TokenId;
@@ -13,6 +13,12 @@ use safetensors::SafeTensors;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
+/// Tokens by which codes are compared with exact products; a long run takes all of the text.
+const CODES_TOKENS: usize = 256;
+/// How far the perplexity by codes may be from the exact one, as a part of it.
+const PERPLEXITY_TOLERANCE: f64 = 0.005;
+/// How far a distribution by codes may be from the exact one on the mean, in nats.
+const DIVERGENCE_TOLERANCE: f64 = 0.002;
 /// The margin between the two likeliest tokens, in nats, above which the order must agree.
 const CLEAR_MARGIN: f32 = 0.25;
 /// The largest mean difference of the five likeliest log-probabilities, in nats.
@@ -65,6 +71,58 @@ fn smollm2_predicts_as_transformers() {
 #[test]
 fn gemma3_predicts_as_transformers() {
     check_predictions(&GEMMA3);
+}
+
+#[test]
+fn smollm2_predicts_by_codes_as_by_exact_products() {
+    check_codes(&SMOLLM2);
+}
+
+#[test]
+fn gemma3_predicts_by_codes_as_by_exact_products() {
+    check_codes(&GEMMA3);
+}
+
+/// The perplexity of rows that are made codes is that of exact products, and the distributions are close.
+fn check_codes(case: &Case) {
+    let ids = Reference::read(&case.golden("reference.safetensors")).ids;
+    let tokens = if std::env::var_os("GANNET_LONG_RUN").is_some() { ids.len() - 1 } else { CODES_TOKENS };
+    let scores = |activations| {
+        let mut all: Vec<Vec<f32>> = Vec::new();
+        let mut loaded = load_on_cpu(case, tokens, activations);
+        evaluate(&mut loaded.runner, &ids[..tokens], 0, |_, scores| all.push(log_softmax(scores)))
+            .expect("the text fits");
+        all
+    };
+    let (exact, codes) = (scores(ActivationFormat::Float32), scores(ActivationFormat::Int8));
+    assert_eq!((exact.len(), codes.len()), (tokens, tokens));
+    let mean = |sum: f64| sum / tokens as f64;
+    let loss = |all: &[Vec<f32>]| {
+        let of = |(index, row): (usize, &Vec<f32>)| -f64::from(row[ids[index + 1].0 as usize]);
+        mean(all.iter().enumerate().map(of).sum())
+    };
+    let (perplexity, expected) = (loss(&codes).exp(), loss(&exact).exp());
+    let divergence = mean(exact.iter().zip(&codes).map(|(exact, codes)| divergence(exact, codes)).sum());
+    let change = (perplexity / expected - 1.0).abs();
+    println!(
+        "{}: perplexity {perplexity:.5} by codes, {expected:.5} exact; divergence {divergence:.6} nats",
+        case.golden
+    );
+    assert!(change < PERPLEXITY_TOLERANCE, "perplexity {perplexity} instead of {expected}");
+    assert!(divergence < DIVERGENCE_TOLERANCE, "mean divergence {divergence} nats");
+    assert!(exact != codes, "codes were used");
+}
+
+fn log_softmax(scores: &[f32]) -> Vec<f32> {
+    let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = scores.iter().map(|score| f64::from(score - largest).exp()).sum();
+    scores.iter().map(|score| score - largest - sum.ln() as f32).collect()
+}
+
+/// The Kullback-Leibler divergence of `other` from `exact`, in nats.
+fn divergence(exact: &[f32], other: &[f32]) -> f64 {
+    let term = |(p, q): (&f32, &f32)| f64::from(*p).exp() * f64::from(p - q);
+    exact.iter().zip(other).map(term).sum()
 }
 
 fn check_tokens(case: &Case) {
@@ -121,7 +179,7 @@ fn check_predictions(case: &Case) {
     let mut clear = 0;
     let mut wrong = Vec::new();
     let mut difference = 0.0;
-    let mut loaded = load_on_cpu(case, rows);
+    let mut loaded = load_on_cpu(case, rows, ActivationFormat::Float32);
     evaluate(&mut loaded.runner, &reference.ids[..rows], 0, |index, scores| {
         let (likeliest, mean) = compare(scores, index, &reference);
         difference += mean;
@@ -152,8 +210,9 @@ fn compare(scores: &[f32], index: usize, reference: &Reference) -> (TokenId, f64
     (likeliest, sum / TOP as f64)
 }
 
-fn load_on_cpu(case: &Case, context: usize) -> Loaded {
-    let backend = CpuBackend::new(CpuOptions::default()).expect("the CPU is supported");
+fn load_on_cpu(case: &Case, context: usize, activations: ActivationFormat) -> Loaded {
+    let options = CpuOptions { activations, ..CpuOptions::default() };
+    let backend = CpuBackend::new(options).expect("the CPU is supported");
     let options =
         LoadOptions { context: Some(context), step_rows: Some(STEP_ROWS), ..LoadOptions::default() };
     load(&case.model(), &backend, &options, &|_| ()).expect("the model loads")

@@ -21,17 +21,26 @@ pub(crate) fn linear(
     crew.columns(out, matrix.rows, step, |mut columns, scratch| product.part(&mut columns, scratch));
 }
 
-/// The same with rows as codes and a matrix in panels.
-pub(crate) fn linear_codes(
-    crew: &mut Crew<'_>,
-    x: &Activations,
-    panels: &Panels,
-    bias: Option<&[f32]>,
-    out: &mut [f32],
-) {
-    let product = CodeProduct { isa: crew.isa, x, panels, matrix: 0, bias };
-    let step = codes::outputs_per_part(crew, panels.rows);
-    crew.columns(out, panels.rows, step, |mut columns, _| {
-        product.part(0..x.rows(), &|row| row, &mut columns)
+/// One of several products of the same rows, as codes, with matrices in panels.
+pub(crate) struct Linear<'a> {
+    pub(crate) panels: &'a Panels,
+    pub(crate) bias: Option<&'a [f32]>,
+    /// `[rows, outputs]`.
+    pub(crate) out: &'a mut [f32],
+}
+
+/// Several products of the same rows, cut together: members meet once, not once a matrix.
+pub(crate) fn linear_codes(crew: &mut Crew<'_>, x: &Activations, linears: Vec<Linear<'_>>) {
+    let isa = crew.isa;
+    let outputs = linears.iter().map(|linear| linear.panels.rows).sum();
+    let step = codes::outputs_per_part(crew, outputs);
+    let (products, mut outs): (Vec<_>, Vec<_>) = linears
+        .into_iter()
+        .map(|Linear { panels, bias, out }| {
+            (CodeProduct { isa, x, panels, matrix: 0, bias }, (out, panels.rows))
+        })
+        .unzip();
+    crew.turn.columns_of_each(&mut outs, step, |number, mut columns| {
+        products[number].part(0..x.rows(), &|row| row, &mut columns);
     });
 }

@@ -47,3 +47,36 @@ fn decode<F: PanelFormat>(heads: &[u8], sub_block: &[u8], lane: usize, out: &mut
         *out = if F::Scales::HAS_MINIMUM { scaled + minimum } else { scaled };
     }
 }
+
+/// Codes from zero, scales, and the minimum where the format has one.
+#[cfg(test)]
+pub(crate) type SubBlock = ([i32; SUB_BLOCK], [f32; 2], Option<f32>);
+
+#[cfg(test)]
+impl Panels {
+    /// Sub-block `number` of a row, for tests that state formulas.
+    pub(crate) fn sub_block(&self, row: usize, number: usize) -> SubBlock {
+        struct Of<'a>(&'a [u8], usize, usize);
+        impl PanelVisitor for Of<'_> {
+            type Output = SubBlock;
+
+            fn visit<F: PanelFormat>(self) -> SubBlock {
+                let Of(panel, lane, number) = self;
+                let (run, number) = (number / F::Scales::SUB_BLOCKS, number % F::Scales::SUB_BLOCKS);
+                let run = &panel[run * run_bytes::<F>()..][..run_bytes::<F>()];
+                let (heads, sub_blocks) = run.split_at(head_bytes::<F>());
+                let sub_block = &sub_blocks[number * sub_block_bytes::<F>()..][..sub_block_bytes::<F>()];
+                let (bytes, planes) = sub_block.split_at(F::Scales::BYTES * LANES);
+                let BlockScales { scales, minimum } = F::Scales::lane(heads, bytes, lane);
+                let codes = F::Planes::lane(planes, lane).map(u32::to_le_bytes);
+                let code = |i: usize| {
+                    let code = codes.as_flattened()[i];
+                    i32::from(F::TABLE.map_or(code, |table| table[usize::from(code)])) - F::Offset::ZERO
+                };
+                (std::array::from_fn(code), scales, F::Scales::HAS_MINIMUM.then_some(minimum))
+            }
+        }
+        let panel = &self.matrix(0)[row / LANES * self.panel_bytes..][..self.panel_bytes];
+        visit(self.format, Of(panel, row % LANES, number)).unwrap_or_else(|_| unreachable!("it has panels"))
+    }
+}

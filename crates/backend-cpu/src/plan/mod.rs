@@ -4,6 +4,7 @@
 //! `ops::step` and `ops::sampling` say, with the team for the passes over whole rows. In a steady decode step no value's memory is allocated anew.
 
 mod memory;
+mod products;
 mod run;
 mod stateful;
 mod values;
@@ -92,14 +93,18 @@ impl CpuPlan {
         let Self { machine, program, weights, values, ropes, interrupter, .. } = self;
         machine.with_crew(|crew| {
             let mut run = Run::new(program, weights, (batch, ropes), state, values, crew)?;
-            for (place, node) in program.nodes[..program.sampling_start()].iter().enumerate() {
+            let nodes = &program.nodes[..program.sampling_start()];
+            let mut place = 0;
+            while place < nodes.len() {
                 if interrupter.take() {
                     return Err(DeviceError::Interrupted);
                 }
-                run.node(node)?;
+                let end = place + run.together(&nodes[place..]);
+                run.nodes(&nodes[place..end])?;
                 if let Some(observe) = observe {
-                    run.show(place, node, observe);
+                    (place..end).for_each(|place| run.show(place, &nodes[place], observe));
                 }
+                place = end;
             }
             Ok(run.finish())
         })

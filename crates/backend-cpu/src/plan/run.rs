@@ -9,16 +9,15 @@ use crate::kernels::pages::Sequence;
 use crate::kernels::product::activations::Activations;
 use crate::kernels::rope::Angles;
 use crate::kernels::{
-    self, Crew, add, combine_experts, concat, decay_gate, expert_linear, gated_norm, gather_rows, gelu_gate,
-    head_norm, l2_norm, linear, pool, position_scale, rms_norm, scale, sigmoid_gate, silu_gate, slice,
-    soft_cap,
+    self, Crew, add, combine_experts, concat, decay_gate, gated_norm, gather_rows, gelu_gate, head_norm,
+    l2_norm, pool, position_scale, rms_norm, scale, sigmoid_gate, silu_gate, slice, soft_cap,
 };
 use crate::state::{CpuState, Kept};
-use crate::weights::{Layout, Matrix, Weight};
+use crate::weights::{Matrix, Weight};
 use gannet_ops::step::{StepValues, map_ids};
 use gannet_ops::{
-    Batch, DeviceError, Element, ExpertLinear, FusedKind, InputKind, Node, NodeObserver, Op, Program, Rope,
-    RopeTable, Router, Rows, TokenSource, ValueId, WeightId,
+    Batch, DeviceError, Element, FusedKind, InputKind, Node, NodeObserver, Op, Program, Rope, RopeTable,
+    Router, Rows, TokenSource, ValueId, WeightId,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -54,7 +53,7 @@ impl<'a> Inputs<'a> {
     }
 
     /// Input number `place` as codes.
-    fn codes(&self, place: usize) -> &'a Activations {
+    pub(super) fn codes(&self, place: usize) -> &'a Activations {
         self.values.codes(self.ids[place])
     }
 
@@ -108,7 +107,6 @@ impl<'a, 'b> Run<'a, 'b> {
             | Op::HeadNorm { .. }
             | Op::GatedNorm { .. }
             | Op::L2Norm { .. }
-            | Op::Linear { .. }
             | Op::DecayGate { .. }
             | Op::SiluGate
             | Op::GeluGate
@@ -117,13 +115,13 @@ impl<'a, 'b> Run<'a, 'b> {
             | Op::SoftCap { .. }
             | Op::Scale { .. }
             | Op::Add
-            | Op::ExpertLinear(_)
             | Op::CombineExperts
             | Op::Slice { .. }
             | Op::Concat => {
-                self.encode_input(node);
                 self.make(node, |crew, inputs, out| compute(&node.op, weights, crew, inputs, out))
             }
+            Op::Linear { .. } => self.linears(std::slice::from_ref(node)),
+            Op::ExpertLinear(op) => self.expert_linear(op, node),
             Op::Embed { weight } => self.embed(matrix(weights, *weight), node),
             Op::Rope(rope) => self.rope(rope, node),
             Op::PositionScale { slope, period } => self.position_scale((*slope, *period), node),
@@ -171,16 +169,6 @@ impl<'a, 'b> Run<'a, 'b> {
         };
         let shown: Vec<Vec<f32>> = node.outputs.iter().map(shown).collect();
         observe(place, node, &shown.iter().map(Vec::as_slice).collect::<Vec<_>>());
-    }
-
-    /// Makes the input of a product codes, where its matrix is in panels.
-    fn encode_input(&mut self, node: &Node) {
-        let (Op::Linear { weight, .. } | Op::ExpertLinear(ExpertLinear { weight, .. })) = &node.op else {
-            return;
-        };
-        if let Layout::Panels(_) = matrix(self.weights, *weight).layout {
-            self.values.encode(self.crew, node.inputs[0]);
-        }
     }
 
     /// Makes the only value of a node, of numbers.
@@ -365,13 +353,6 @@ fn compute(op: &Op, weights: &[Arc<Weight>], crew: &mut Crew<'_>, inputs: &Input
         Op::L2Norm { heads, epsilon, scale } => {
             l2_norm::l2_norm(crew, x(0), inputs.width(0) / heads, (*epsilon, *scale), out);
         }
-        Op::Linear { weight, bias } => {
-            let bias = bias.as_ref().map(w);
-            match &matrix(weights, *weight).layout {
-                Layout::Rows(matrix) => linear::linear(crew, x(0), matrix, bias, out),
-                Layout::Panels(panels) => linear::linear_codes(crew, inputs.codes(0), panels, bias, out),
-            }
-        }
         Op::DecayGate { decay, bias } => decay_gate::decay_gate(crew, x(0), w(decay), w(bias), out),
         Op::SiluGate => silu_gate::silu_gate(crew, x(0), x(1), out),
         Op::GeluGate => gelu_gate::gelu_gate(crew, x(0), x(1), out),
@@ -382,16 +363,6 @@ fn compute(op: &Op, weights: &[Arc<Weight>], crew: &mut Crew<'_>, inputs: &Input
         Op::SoftCap { cap } => soft_cap::soft_cap(crew, *cap, x(0), out),
         Op::Scale { factor } => scale::scale(crew, *factor, x(0), out),
         Op::Add => add::add(crew, x(0), x(1), out),
-        Op::ExpertLinear(op) => {
-            let bias = op.bias.as_ref().map(w);
-            let ids = inputs.ids(1);
-            match &matrix(weights, op.weight).layout {
-                Layout::Rows(matrix) => expert_linear::expert_linear(crew, x(0), ids, (matrix, bias), out),
-                Layout::Panels(panels) => {
-                    expert_linear::expert_linear_codes(crew, inputs.codes(0), ids, (panels, bias), out);
-                }
-            }
-        }
         Op::CombineExperts => {
             let shared = (inputs.count() > 2).then(|| x(2));
             combine_experts::combine_experts(crew, (x(0), inputs.width(0)), x(1), shared, out);
@@ -401,6 +372,8 @@ fn compute(op: &Op, weights: &[Arc<Weight>], crew: &mut Crew<'_>, inputs: &Input
         }
         Op::Concat => concat::concat((0..inputs.count()).map(|place| (x(place), inputs.width(place))), out),
         Op::Embed { .. }
+        | Op::Linear { .. }
+        | Op::ExpertLinear(_)
         | Op::Rope(_)
         | Op::PositionScale { .. }
         | Op::WriteKv { .. }
@@ -444,14 +417,14 @@ fn known_id(token: TokenSource) -> Option<u32> {
     }
 }
 
-fn vector(weights: &[Arc<Weight>], id: WeightId) -> &[f32] {
+pub(super) fn vector(weights: &[Arc<Weight>], id: WeightId) -> &[f32] {
     match &*weights[id.0 as usize] {
         Weight::Vector(vector) => vector,
         Weight::Matrix(_) => unreachable!("the plan checked each weight against its role"),
     }
 }
 
-fn matrix(weights: &[Arc<Weight>], id: WeightId) -> &Matrix {
+pub(super) fn matrix(weights: &[Arc<Weight>], id: WeightId) -> &Matrix {
     match &*weights[id.0 as usize] {
         Weight::Matrix(matrix) => matrix,
         Weight::Vector(_) => unreachable!("the plan checked each weight against its role"),

@@ -204,8 +204,9 @@ mod tests {
     #[test]
     fn a_member_rests_where_it_was_late_because_it_was_put_aside() {
         let (mut account, mut rests) = (Account::new(7), Rests::new());
-        let back =
-            |team: &Lateness, account, rests, switches| team.member_is_back((account, rests), || switches);
+        let back = |team: &Lateness, account: &mut Account, rests: &mut Rests, switches| {
+            team.member_is_back((account, rests), || switches)
+        };
         assert_eq!(back(&waited_for(), &mut account, &mut rests, 7), None, "late, and not put aside");
         assert_eq!(back(&waited_for(), &mut account, &mut rests, 8), Some(REST_MIN), "late and put aside");
         let early = Lateness::new(1);
@@ -217,7 +218,7 @@ mod tests {
     fn a_caller_that_is_put_aside_sends_one_member_to_rest() {
         let team = waited_for();
         let mut caller = Account::new(0);
-        let mut back = || team.member_is_back((&mut Account::new(7), &mut Rests::new()), || 7);
+        let back = || team.member_is_back((&mut Account::new(7), &mut Rests::new()), || 7);
         team.caller_is_back(&mut caller, || 0);
         assert_eq!(back(), None);
         team.caller_is_back(&mut caller, || 1);

@@ -12,7 +12,8 @@ fn start(options: CpuOptions) -> Result<CpuBackend, String> {
 }
 
 fn stepper() -> Stepper {
-    let backend = start(CpuOptions { threads: Some(2), isa: None }).expect("two threads can be started");
+    let backend =
+        start(CpuOptions { threads: Some(2), ..CpuOptions::default() }).expect("two threads can be started");
     Stepper::new(&backend, &[target(&layout(Rollback::Replay), Mask::Causal)], &Generated::of)
 }
 
@@ -23,8 +24,9 @@ fn refusal(stepper: &mut Stepper, batch: &Batch) -> String {
 
 #[test]
 fn thread_counts_that_make_no_sense_are_refused() {
-    let refused =
-        |threads| start(CpuOptions { threads: Some(threads), isa: None }).err().expect("it is refused");
+    let refused = |threads| {
+        start(CpuOptions { threads: Some(threads), ..CpuOptions::default() }).err().expect("it is refused")
+    };
     assert!(refused(0).starts_with("0 threads were asked for"), "{}", refused(0));
     assert!(
         refused(10_000).starts_with("10000 threads were asked for; this process may use"),
@@ -37,7 +39,8 @@ fn thread_counts_that_make_no_sense_are_refused() {
 fn an_instruction_set_that_the_processor_lacks_is_refused() {
     let lacking = IsaLevel::ALL.into_iter().filter(|level| !level.is_available());
     for isa in lacking {
-        let refused = start(CpuOptions { threads: Some(1), isa: Some(isa) }).err().expect("it is refused");
+        let options = CpuOptions { threads: Some(1), isa: Some(isa), ..CpuOptions::default() };
+        let refused = start(options).err().expect("it is refused");
         assert!(
             refused.starts_with(&format!("this processor has no `{isa}` instructions; it has `scalar`")),
             "{refused}"

@@ -4,8 +4,8 @@
 use crate::support::everything::{CAPTURE, HIDDEN, VOCABULARY, drafter, layout, target};
 use crate::support::stepper::{Part, Stepper};
 use crate::support::weights::{Generated, RECIPES, numbers};
-use crate::support::{assert_close, variants};
-use gannet_backend_cpu::CpuBackend;
+use crate::support::{assert_close, variants, with};
+use gannet_backend_cpu::ActivationFormat::{self, Float32, Int8};
 use gannet_ops::reference::ReferenceBackend;
 use gannet_ops::*;
 use gannet_tensor::Format;
@@ -73,7 +73,7 @@ fn every_node_is_the_references_within_tolerance() {
         let outputs = play(&mut reference, &mut |step, id, values| {
             expected.insert((step, id), values.to_vec());
         });
-        let backend = CpuBackend::new(Default::default()).expect("it can be started");
+        let backend = with(Float32);
         let mut seen = 0;
         let found = play(&mut stepper(&backend, rollback, mask), &mut |step, id, values| {
             assert_close(&format!("step {step}, value {}", id.0), values, &expected[&(step, id)], TOLERANCE);
@@ -103,18 +103,25 @@ fn every_node_is_the_references_within_tolerance() {
 
 #[test]
 fn levels_and_threads_give_the_same_bits() {
-    let mut first: Option<Vec<StepOutput>> = None;
-    for (name, backend) in variants() {
-        let found = play(&mut stepper(&backend, Rollback::Replay, Mask::Block), &mut |_, _, _| {});
-        assert!(found.iter().flat_map(|step| &step.outputs).all(|output| !output.not_finite));
-        let expected = first.get_or_insert_with(|| found.clone());
-        assert!(*expected == found, "{name} gives other bits than the scalar level");
+    for activations in [Float32, Int8] {
+        let mut first: Option<Vec<StepOutput>> = None;
+        for (name, backend) in variants(activations) {
+            let found = play(&mut stepper(&backend, Rollback::Replay, Mask::Block), &mut |_, _, _| {});
+            assert!(found.iter().flat_map(|step| &step.outputs).all(|output| !output.not_finite));
+            let expected = first.get_or_insert_with(|| found.clone());
+            assert!(*expected == found, "{name} gives other bits than the scalar level");
+        }
     }
 }
 
 #[test]
 fn chunks_companions_and_pages_dont_change_a_row() {
-    let backend = CpuBackend::new(Default::default()).expect("it can be started");
+    check_chunks(Float32);
+    check_chunks(Int8);
+}
+
+fn check_chunks(activations: ActivationFormat) {
+    let backend = with(activations);
     let tokens = ids(1, 150);
     let whole = {
         let mut stepper = stepper(&backend, Rollback::Replay, Mask::Causal);
@@ -178,11 +185,14 @@ fn products_of_every_format_and_row_count_agree() {
         };
         for shape in shapes {
             let expected = products(&ReferenceBackend::new(), *shape, format, 130);
-            for (name, backend) in variants() {
+            // A code is off by at most half of a 127th of its block's largest number.
+            let exact = variants(Float32).into_iter().map(|variant| (variant, 1e-5));
+            let codes = variants(Int8).into_iter().map(|variant| (variant, 1e-2));
+            for ((name, backend), tolerance) in exact.chain(codes) {
                 let all = products(&backend, *shape, format, 130);
                 let what = format!("{format} {shape:?} at {name}");
-                assert_close(&what, &all.concat(), &expected.concat(), 1e-5);
-                for rows in [1, 2, 3, 5, 8, 33] {
+                assert_close(&what, &all.concat(), &expected.concat(), tolerance);
+                for rows in [1, 2, 3, 5, 8, 13, 33] {
                     let some = products(&backend, *shape, format, rows);
                     assert!(some[..] == all[..rows], "{what}: {rows} rows have other bits than 130");
                 }

@@ -96,15 +96,15 @@ impl<P: Fn(usize) -> usize + Sync> PanelVisitor for Part<'_, '_, P> {
             {
                 let lanes = number * LANES..outputs.len().min((number + 1) * LANES);
                 let bias = bias.map(|bias| &bias[outputs.start + lanes.start..outputs.start + lanes.end]);
-                let put = |row: usize, sums: &[f32; LANES]| {
-                    put(&mut columns.row(place(row))[lanes.clone()], sums, bias);
-                };
-                isa.run_codes(PanelRows::<F, _> {
+                isa.run_codes(PanelRows::<F, P> {
                     panel,
                     x: x.blocks(),
                     x_rows: x.rows(),
                     rows: start..end,
-                    put,
+                    bias,
+                    place,
+                    columns: &mut *columns,
+                    lanes,
                     format: std::marker::PhantomData,
                 });
             }
@@ -113,26 +113,31 @@ impl<P: Fn(usize) -> usize + Sync> PanelVisitor for Part<'_, '_, P> {
     }
 }
 
-/// Writes the sums of a row, some lanes of which are outputs.
-#[inline(always)]
-fn put(out: &mut [f32], sums: &[f32; LANES], bias: Option<&[f32]>) {
-    match bias {
-        Some(bias) => out.iter_mut().zip(sums).zip(bias).for_each(|((out, sum), bias)| *out = sum + bias),
-        None => out.copy_from_slice(&sums[..out.len()]),
-    }
+/// The body for each of these numbers that is below a constant.
+macro_rules! each_row {
+    ($($number:literal)* of $count:ident: $row:ident => $body:block) => {
+        $(if $number < $count {
+            let $row = $number;
+            $body
+        })*
+    };
 }
 
 /// One panel with some rows.
-struct PanelRows<'a, F, P> {
+struct PanelRows<'a, 'b, F, P> {
     panel: &'a [u8],
     x: &'a [Block],
     x_rows: usize,
     rows: Range<usize>,
-    put: P,
+    bias: Option<&'a [f32]>,
+    place: &'a P,
+    columns: &'a mut Columns<'b, f32>,
+    /// The columns that are the panel's, all its lanes but in the last one.
+    lanes: Range<usize>,
     format: std::marker::PhantomData<F>,
 }
 
-impl<F: PanelFormat, P: FnMut(usize, &[f32; LANES])> CodeKernel for PanelRows<'_, F, P> {
+impl<F: PanelFormat, P: Fn(usize) -> usize> CodeKernel for PanelRows<'_, '_, F, P> {
     type Output = ();
 
     #[inline(always)]
@@ -163,7 +168,7 @@ impl<F: PanelFormat, P: FnMut(usize, &[f32; LANES])> CodeKernel for PanelRows<'_
     }
 }
 
-impl<F: PanelFormat, P: FnMut(usize, &[f32; LANES])> PanelRows<'_, F, P> {
+impl<F: PanelFormat, P: Fn(usize) -> usize> PanelRows<'_, '_, F, P> {
     /// Sixteen outputs of `ROWS` rows.
     #[inline(always)]
     fn tile<D: Dots, const ROWS: usize>(&mut self, row: usize) {
@@ -176,15 +181,32 @@ impl<F: PanelFormat, P: FnMut(usize, &[f32; LANES])> PanelRows<'_, F, P> {
                 let (bytes, planes) = sub_block.split_at(F::Scales::BYTES * LANES);
                 let scales = F::Scales::read::<D>(heads, bytes);
                 let codes = codes::<F, D>(planes);
-                for r in 0..ROWS {
+                // Written out, because the compiler leaves a loop of so long a body with its sums in memory.
+                each_row!(0 1 2 3 4 5 6 7 8 9 10 11 of ROWS: r => {
                     sums[r] = step::<F, D>(&codes, &scales, &x[r], sums[r]);
-                }
+                });
             }
         }
         for r in 0..ROWS {
-            let mut stored = [0.0; LANES];
-            sums[r].store(&mut stored);
-            (self.put)(row + r, &stored);
+            self.put(row + r, sums[r]);
+        }
+    }
+
+    /// Writes the sums of a row.
+    #[inline(always)]
+    fn put<L: Lanes>(&mut self, row: usize, sums: L) {
+        let out = &mut self.columns.row((self.place)(row))[self.lanes.clone()];
+        let sums = match self.bias {
+            Some(bias) => sums.add(L::load_part(bias)),
+            None => sums,
+        };
+        match out.first_chunk_mut() {
+            Some(out) => sums.store(out),
+            None => {
+                let mut stored = [0.0; LANES];
+                sums.store(&mut stored);
+                out.copy_from_slice(&stored[..out.len()]);
+            }
         }
     }
 }

@@ -7,3 +7,6 @@
 pub(crate) mod activations;
 pub(crate) mod codes;
 pub(crate) mod floats;
+
+#[cfg(test)]
+mod tests;

@@ -5,17 +5,23 @@ pub(crate) mod everything;
 pub(crate) mod stepper;
 pub(crate) mod weights;
 
-use gannet_backend_cpu::{CpuBackend, CpuOptions, IsaLevel};
+use gannet_backend_cpu::{ActivationFormat, CpuBackend, CpuOptions, IsaLevel};
 
 /// Backends that must agree bit for bit: every level on one thread, and the best one on two and three.
-pub(crate) fn variants() -> Vec<(String, CpuBackend)> {
+pub(crate) fn variants(activations: ActivationFormat) -> Vec<(String, CpuBackend)> {
     let levels = IsaLevel::available().map(|level| (1, Some(level)));
     let options = levels.chain([(2, None), (3, None)]);
     let start = |(threads, isa)| {
-        let backend = CpuBackend::new(CpuOptions { threads: Some(threads), isa }).expect("it can be started");
-        (format!("{} with {threads} threads", backend.isa()), backend)
+        let options = CpuOptions { threads: Some(threads), isa, activations };
+        let backend = CpuBackend::new(options).expect("it can be started");
+        (format!("{} with {threads} threads and {activations} rows", backend.isa()), backend)
     };
     options.map(start).collect()
+}
+
+/// The backend as it is by default, but for what rows are made.
+pub(crate) fn with(activations: ActivationFormat) -> CpuBackend {
+    CpuBackend::new(CpuOptions { activations, ..CpuOptions::default() }).expect("it can be started")
 }
 
 /// Asserts that numbers agree within a part of the largest.

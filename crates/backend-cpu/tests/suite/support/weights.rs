@@ -77,7 +77,7 @@ const fn recipe(format: Format, scales: &'static [usize], scale: f32) -> Recipe 
 }
 
 /// Formats of every kind; the last ones have no unpacker of their own.
-pub(crate) const RECIPES: [Recipe; 13] = [
+pub(crate) const RECIPES: [Recipe; 15] = [
     recipe(Format::F32, &[], 0.1),
     recipe(Format::F16, &[], 0.1),
     recipe(Format::Bf16, &[], 0.1),
@@ -90,6 +90,8 @@ pub(crate) const RECIPES: [Recipe; 13] = [
     recipe(Format::Q5K, &[0, 2], 0.0005),
     recipe(Format::Q6K, &[208], 0.0001),
     recipe(Format::Iq4Nl, &[0], 0.001),
+    recipe(Format::Iq4Xs, &[0], 0.0001),
+    recipe(Format::Mxfp4, &[], 0.1),
     recipe(Format::Tq2_0, &[64], 0.1),
 ];
 
@@ -110,6 +112,9 @@ fn blocks(name: &str, format: Format, elements: usize) -> Vec<u8> {
     let length = elements / format.block_elements() * format.block_bytes();
     let mut bytes: Vec<u8> = words(name, length).map(|word| (word >> 24) as u8).collect();
     for (number, block) in bytes.chunks_mut(format.block_bytes()).enumerate() {
+        if format == Format::Mxfp4 {
+            block[0] = 120 + (number % 7) as u8;
+        }
         let size = recipe.scale * (1.0 + 0.1 * (number % 7) as f32);
         for (place, scale) in recipe.scales.iter().zip([size, -size]) {
             block[*place..place + 2].copy_from_slice(&half::f16::from_f32(scale).to_le_bytes());

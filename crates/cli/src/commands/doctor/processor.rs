@@ -19,6 +19,8 @@ pub(super) struct ProcessorFacts {
     instructions: String,
     /// The levels that could be used, slowest first.
     levels: Vec<String>,
+    /// What rows are made before they are multiplied with quantised weights, by default.
+    activations: String,
     threads: ThreadFacts,
 }
 
@@ -44,6 +46,7 @@ impl ProcessorFacts {
             features: features(),
             instructions: backend.isa().to_string(),
             levels: IsaLevel::available().map(|level| level.to_string()).collect(),
+            activations: backend.activations().to_string(),
             threads: ThreadFacts {
                 used: backend.threads(),
                 allowed_processors: allowed.as_ref().map(BTreeSet::len),
@@ -63,6 +66,7 @@ impl ProcessorFacts {
         vec![
             entry("processor", &format!("{name} ({}): {features}", self.architecture)),
             entry("instructions", &format!("`{used}` is used; there are {levels}")),
+            entry("activations", &format!("`{}` beside quantised weights (--activations)", self.activations)),
             entry("threads", &self.threads.text()),
         ]
     }

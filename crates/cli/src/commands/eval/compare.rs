@@ -5,7 +5,7 @@
 
 use super::check_ids;
 use crate::arguments::values::{self, TokenIds};
-use crate::backend::BackendName;
+use crate::backend::{ActivationsName, BackendName};
 use crate::failure::Failure;
 use crate::model_reference::ModelReference;
 use crate::output;
@@ -125,7 +125,9 @@ fn trace(
     ids: &[TokenId],
     observe: &mut Observer<'_>,
 ) -> Result<(), Failure> {
-    let backend = backend.open(threads)?;
+    // The reference multiplies in single precision, so what differs from it is a fault only where that is asked for.
+    let activations = (backend == BackendName::Cpu).then_some(ActivationsName::F32);
+    let (backend, _) = backend.open_counted(threads, activations)?;
     let options =
         LoadOptions { context: Some(ids.len()), step_rows: Some(ids.len()), ..LoadOptions::default() };
     let Loaded { program, mut runner, .. } = progress::load(path, backend.as_ref(), &options)?;

@@ -1,0 +1,156 @@
+//! The formula of products of codes, stated number by number, against every format, level and row count.
+
+use super::activations::Activations;
+use crate::arena::Arena;
+use crate::kernels::linear::{Linear, linear_codes};
+use crate::kernels::{Crew, Scratch};
+use crate::panels::{Panels, bytes_of_panel, pack};
+use crate::simd::{Isa, IsaLevel};
+use crate::threads::Team;
+use gannet_tensor::Format;
+
+const FORMATS: [Format; 11] = [
+    Format::Q4_0,
+    Format::Q4_1,
+    Format::Q5_0,
+    Format::Q5_1,
+    Format::Q8_0,
+    Format::Iq4Nl,
+    Format::Mxfp4,
+    Format::Q4K,
+    Format::Q5K,
+    Format::Q6K,
+    Format::Iq4Xs,
+];
+
+/// Bytes of any value, but for scales that are finite.
+fn checkpoint(format: Format, rows: usize, columns: usize) -> Vec<u8> {
+    let block_bytes = format.block_bytes();
+    let length = rows * format.row_bytes(columns).expect("whole blocks");
+    let byte = |i: usize| ((i as u32 + 3).wrapping_mul(2_654_435_761) >> 24) as u8;
+    let mut bytes: Vec<u8> = (0..length).map(byte).collect();
+    for (number, block) in bytes.chunks_mut(block_bytes).enumerate() {
+        let halves: &[usize] = match format {
+            Format::Q6K => &[208],
+            Format::Q4_1 | Format::Q5_1 | Format::Q4K | Format::Q5K => &[0, 2],
+            Format::Mxfp4 => &[],
+            _ => &[0],
+        };
+        for place in halves {
+            let scale = half::f16::from_f32(0.01 * ((number % 13) as f32 - 5.0) + 0.001 * *place as f32);
+            block[*place..place + 2].copy_from_slice(&scale.to_le_bytes());
+        }
+        if format == Format::Mxfp4 {
+            block[0] = [0, 1, 120, 127, 128][number % 5];
+        }
+    }
+    bytes
+}
+
+fn panels(format: Format, bytes: &[u8], rows: usize, columns: usize) -> Panels {
+    let panel_bytes = bytes_of_panel(format, columns).expect("the format has panels");
+    let row_bytes = format.row_bytes(columns).expect("whole blocks");
+    let mut arena = Arena::default();
+    let reserved =
+        arena.reserve(rows.div_ceil(16) * panel_bytes, || "a test".to_owned()).expect("it is small");
+    let out = arena.bytes_mut(&reserved).chunks_exact_mut(panel_bytes);
+    out.zip(bytes.chunks(16 * row_bytes)).for_each(|(out, rows)| pack(format, rows, row_bytes, out));
+    Panels { format, rows, columns, panel_bytes, place: arena.freeze()(reserved) }
+}
+
+fn numbers(count: usize) -> Vec<f32> {
+    (0..count).map(|i| ((i * i % 1009) as f32 * 0.37).sin() * if i % 97 == 0 { 9.0 } else { 1.0 }).collect()
+}
+
+#[test]
+fn a_row_of_panels_is_what_the_decoder_gives() {
+    for format in FORMATS {
+        let (rows, columns) = (37, 512);
+        let bytes = checkpoint(format, rows, columns);
+        let panels = panels(format, &bytes, rows, columns);
+        let row_bytes = format.row_bytes(columns).expect("whole blocks");
+        for (row, packed) in bytes.chunks_exact(row_bytes).enumerate() {
+            let (mut expected, mut found) = (vec![0.0; columns], vec![0.0; columns]);
+            format.decode(packed, &mut expected);
+            panels.decode_row(row, &mut found);
+            let differs = |(a, b): (&f32, &f32)| a.to_bits() != b.to_bits();
+            assert_eq!(found.iter().zip(&expected).position(differs), None, "{format} row {row}");
+        }
+    }
+}
+
+/// The product of one row and one output, by the formula.
+fn expected(format: Format, panels: &Panels, output: usize, x: &[f32]) -> f32 {
+    let mut y = 0.0f32;
+    for (number, block) in x.chunks_exact(32).enumerate() {
+        let largest = block.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
+        let code = |x: &f32| (f64::from(*x) * f64::from(127.0 / largest)).round_ties_even() as i32;
+        let codes: Vec<i32> = block.iter().map(code).collect();
+        let x_scale = largest / 127.0;
+        let (weights, scales, minimum) = panels.sub_block(output, number);
+        let widths = if format == Format::Q6K { vec![0..16, 16..32] } else { vec![0..32] };
+        for (part, range) in widths.into_iter().enumerate() {
+            let sum: i32 = range.map(|i| weights[i] * codes[i]).sum();
+            y = (sum as f32).mul_add(scales[part] * x_scale, y);
+        }
+        if let Some(minimum) = minimum {
+            y = minimum.mul_add(x_scale * codes.iter().sum::<i32>() as f32, y);
+        }
+    }
+    y
+}
+
+#[test]
+fn every_format_and_level_and_row_count_gives_the_bits_of_the_formula() {
+    let rows = 130;
+    for format in FORMATS {
+        let columns = if format.block_elements() == 256 { 768 } else { 96 };
+        for outputs in [37, 16, 1] {
+            let bytes = checkpoint(format, outputs, columns);
+            let panels = panels(format, &bytes, outputs, columns);
+            let x = numbers(rows * columns);
+            let value =
+                |i: usize| expected(format, &panels, i % outputs, &x[i / outputs * columns..][..columns]);
+            let expected: Vec<f32> = (0..rows * outputs).map(value).collect();
+            assert!(expected.iter().all(|x| x.is_finite()), "{format}");
+            for (level, threads) in IsaLevel::available().flat_map(|level| [(level, 1), (level, 3)]) {
+                let isa = Isa::new(level).expect("the level is available");
+                for rows in [1, 2, 3, 4, 5, 7, 8, 12, 13, 24, 33, rows] {
+                    let found = product(isa, threads, &panels, &x[..rows * columns]);
+                    let same = found.iter().zip(&expected).position(|(a, b)| a.to_bits() != b.to_bits());
+                    let what =
+                        format!("{format} at {level}, {threads} threads, {rows} rows, {outputs} outputs");
+                    assert_eq!(same, None, "{what}");
+                }
+            }
+        }
+    }
+}
+
+fn product(isa: Isa, threads: usize, panels: &Panels, x: &[f32]) -> Vec<f32> {
+    let team = Team::start(threads).expect("threads can be started");
+    let mut scratch: Vec<Scratch> = (0..threads).map(|_| Scratch::default()).collect();
+    let mut shared = Scratch::default();
+    let mut crew = Crew { turn: team.turn(), isa, scratch: &mut scratch, shared: &mut shared };
+    let mut codes = Activations::default();
+    codes.fill(&mut crew, x, panels.columns);
+    let mut out = vec![f32::NAN; x.len() / panels.columns * panels.rows];
+    linear_codes(&mut crew, &codes, vec![Linear { panels, bias: None, out: &mut out }]);
+    out
+}
+
+#[test]
+fn what_is_not_finite_is_shown_and_what_vanishes_is_zero() {
+    let bytes = checkpoint(Format::Q8_0, 16, 64);
+    let panels = panels(Format::Q8_0, &bytes, 16, 64);
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let mut x = numbers(64);
+        x[40] = bad;
+        assert!(product(Isa::best(), 1, &panels, &x).iter().all(|y| y.is_nan()), "{bad}");
+    }
+    for tiny in [0.0, -0.0, 1e-36, f32::from_bits(1)] {
+        assert_eq!(product(Isa::best(), 1, &panels, &[tiny; 64]), [0.0; 16], "{tiny}");
+    }
+    let largest = product(Isa::best(), 1, &panels, &[f32::MAX; 64]);
+    assert!(largest.iter().all(|y| !y.is_nan()), "the largest numbers have codes");
+}
