@@ -8,6 +8,7 @@ mod ci;
 mod demo;
 mod goldens;
 mod models;
+mod peers;
 mod process;
 mod shapes;
 mod soak;
@@ -44,6 +45,8 @@ enum Command {
     /// Write a checkpoint of a known model's shape with random weights
     #[command(disable_help_flag = true)]
     Checkpoint(checkpoint::Arguments),
+    /// Measure Gannet beside llama.cpp, which is built for this machine, in turns
+    BenchPeers(peers::Arguments),
     /// Make the golden files again with the pinned Python packages
     Goldens,
 }
@@ -67,6 +70,7 @@ fn run(command: Command) -> Result<()> {
         Command::Models => models::fetch_all(&root),
         Command::Soak(arguments) => soak::run(&root, &arguments),
         Command::Checkpoint(arguments) => checkpoint::run(&root, &arguments),
+        Command::BenchPeers(arguments) => peers::run(&root, &arguments),
         Command::Goldens => goldens::run(&root),
     }
 }

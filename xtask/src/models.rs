@@ -42,7 +42,7 @@ pub(crate) const SMOLLM2: Model = Model {
 };
 
 /// Gemma terms of use, 270 million parameters, Q4_K_M.
-const GEMMA3: Model = Model {
+pub(crate) const GEMMA3: Model = Model {
     file: "gemma-3-270m-q4_k_m.gguf",
     bytes: 253_113_024,
     sha256: "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
@@ -182,7 +182,7 @@ pub(crate) fn python() -> Result<Command> {
 }
 
 /// `pip` as a module of Python, or as a program of its own.
-fn pip() -> Result<Command> {
+pub(crate) fn pip() -> Result<Command> {
     let mut module = python()?;
     module.args(["-m", "pip"]);
     let mut question = python()?;

@@ -9,6 +9,7 @@
 //! Knows no model, no file and no request.
 
 mod backend;
+pub mod machine;
 mod options;
 
 mod plan;

@@ -6,6 +6,7 @@ use crate::backend::{ActivationsName, BackendName};
 use crate::commands::{bench, doctor, embed, eval, inspect, models, pull, rm, run};
 use crate::model_reference::ModelReference;
 use clap::{Args, Parser, Subcommand};
+use gannet_backend_cpu::IsaLevel;
 use gannet_loader::LoadOptions;
 use gannet_model::RopeOverride;
 use gannet_ops::KvFormat;
@@ -53,6 +54,9 @@ pub(crate) struct DeviceArguments {
     /// What rows are made before the CPU multiplies them with quantised weights [default: int8]
     #[arg(long, value_enum)]
     pub(crate) activations: Option<ActivationsName>,
+    /// Instructions to use of those that the processor has, for comparisons [default: the fastest]
+    #[arg(long, value_name = "LEVEL", value_parser = values::isa_level)]
+    pub(crate) cpu_isa: Option<IsaLevel>,
 }
 
 /// How much a sequence may hold.

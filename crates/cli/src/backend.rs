@@ -44,46 +44,36 @@ impl From<ActivationsName> for ActivationFormat {
     }
 }
 
-impl BackendName {
-    /// The backend, and how many threads compute; with what is chosen where it has a choice.
-    pub(crate) fn open_counted(
-        self,
-        threads: Option<usize>,
-        activations: Option<ActivationsName>,
-    ) -> Result<(Box<dyn Backend>, usize), Failure> {
-        match self {
-            BackendName::Cpu => {
-                let activations = activations.map(ActivationFormat::from).unwrap_or_default();
-                match CpuBackend::new(CpuOptions { threads, activations, ..CpuOptions::default() }) {
-                    Ok(backend) => {
-                        let threads = backend.threads();
-                        Ok((Box::new(backend), threads))
-                    }
-                    Err(error @ (CpuError::NoThreads { .. } | CpuError::TooManyThreads { .. })) => {
-                        Err(Failure::usage(format!("--threads: {error}")))
-                    }
-                    Err(error @ (CpuError::MissingIsa { .. } | CpuError::Spawn { .. })) => Err(error.into()),
-                }
-            }
-            BackendName::Reference if threads.is_some() => Err(Failure::usage(
-                "--threads can't be given with --backend reference, which computes on one thread",
-            )),
-            BackendName::Reference if activations.is_some() => Err(Failure::usage(
-                "--activations can't be given with --backend reference, which computes in single precision",
-            )),
-            BackendName::Reference => Ok((Box::new(ReferenceBackend::new()), 1)),
-        }
-    }
-}
-
 impl DeviceArguments {
     /// The chosen backend.
     pub(crate) fn open(&self) -> Result<Box<dyn Backend>, Failure> {
-        Ok(self.open_counted()?.0)
+        match self.backend {
+            BackendName::Cpu => match CpuBackend::new(self.cpu_options()) {
+                Ok(backend) => Ok(Box::new(backend)),
+                Err(error @ (CpuError::NoThreads { .. } | CpuError::TooManyThreads { .. })) => {
+                    Err(Failure::usage(format!("--threads: {error}")))
+                }
+                Err(error @ CpuError::MissingIsa { .. }) => {
+                    Err(Failure::usage(format!("--cpu-isa: {error}")))
+                }
+                Err(error @ CpuError::Spawn { .. }) => Err(error.into()),
+            },
+            BackendName::Reference if self.threads.is_some() => Err(Failure::usage(
+                "--threads can't be given with --backend reference, which computes on one thread",
+            )),
+            BackendName::Reference if self.cpu_isa.is_some() => Err(Failure::usage(
+                "--cpu-isa can't be given with --backend reference, which uses no vector instructions",
+            )),
+            BackendName::Reference if self.activations.is_some() => Err(Failure::usage(
+                "--activations can't be given with --backend reference, which computes in single precision",
+            )),
+            BackendName::Reference => Ok(Box::new(ReferenceBackend::new())),
+        }
     }
 
-    /// The chosen backend, and how many threads compute.
-    pub(crate) fn open_counted(&self) -> Result<(Box<dyn Backend>, usize), Failure> {
-        self.backend.open_counted(self.threads, self.activations)
+    /// What the CPU backend is asked for.
+    pub(crate) fn cpu_options(&self) -> CpuOptions {
+        let activations = self.activations.map(ActivationFormat::from).unwrap_or_default();
+        CpuOptions { threads: self.threads, isa: self.cpu_isa, activations }
     }
 }

@@ -15,7 +15,7 @@ use crate::runner::Runner;
 use crate::scheduler::{self, Queue, StepBudget, StepPlan};
 use crate::sequence::Running;
 use crate::state::StateManager;
-use crate::stats::SharedStats;
+use crate::stats::{Lap, Phases, SharedStats};
 use crossbeam_channel::{Receiver, TryRecvError, bounded};
 use gannet_ops::{DeviceError, RecurrentBank, SampleRows, StepId};
 use std::collections::VecDeque;
@@ -57,6 +57,7 @@ pub struct Engine {
     budget: StepBudget,
     outbox: Outbox,
     stats: Arc<SharedStats>,
+    phases: Phases,
     last_collected: Instant,
 }
 
@@ -97,6 +98,7 @@ impl Engine {
             runner,
             outbox: Outbox::default(),
             stats,
+            phases: Phases::default(),
             last_collected: Instant::now(),
         };
         (engine, handle)
@@ -126,11 +128,15 @@ impl Engine {
         if let Err(error) = self.step() {
             self.fail_all(&error);
         }
+        let mut lap = Lap::start();
         self.retire();
         for id in self.outbox.flush() {
             self.cancel(id, FinishReason::Cancelled);
         }
         self.retire();
+        lap.ends(&mut self.phases.commit);
+        let phases = self.phases;
+        self.stats.update(|stats| stats.phases = phases);
         let (running, waiting, prefix) = (self.running.len(), self.queue.len(), self.state.counters());
         self.stats.update(|stats| (stats.running, stats.waiting, stats.prefix) = (running, waiting, prefix));
         if cfg!(debug_assertions) {
@@ -142,10 +148,12 @@ impl Engine {
 
     /// Plans and submits a step, and collects the oldest one where as many are in flight as may be.
     fn step(&mut self) -> Result<(), DeviceError> {
+        let mut lap = Lap::start();
         self.expire(Instant::now());
         self.admit()?;
         self.finish_draws()?;
         let plan = self.plan()?;
+        lap.ends(&mut self.phases.schedule);
         let is_submitted = !plan.parts.is_empty();
         if is_submitted {
             match self.submit(plan) {
@@ -187,12 +195,16 @@ impl Engine {
     /// Submits a step, and its draws unless a mask waits for a token that is still being drawn. Masks are made while
     /// the device computes.
     fn submit(&mut self, plan: StepPlan) -> Result<(), DeviceError> {
+        let mut lap = Lap::start();
         let (batch, mut draws) = batch::assemble(&plan, &self.running);
         let waits = self.waits_for_tokens(&plan);
+        lap.ends(&mut self.phases.assemble);
         let step = self.runner.submit(&batch)?;
+        lap.ends(&mut self.phases.run);
         if !waits {
             self.mask(&plan, &mut draws);
             self.runner.sample(step, &draws)?;
+            lap.ends(&mut self.phases.sample);
         }
         self.submitted(step, plan, waits.then_some(draws));
         Ok(())

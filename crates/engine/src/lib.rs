@@ -34,4 +34,4 @@ pub use handle::{EngineHandle, LOGPROBS_MAX, SubmitError};
 pub use request::{Event, FinishReason, Request, RequestId, Sink, Usage};
 pub use runner::{Pooling, Runner};
 pub use state::{PrefixCounters, budget};
-pub use stats::{EngineStats, Timings};
+pub use stats::{EngineStats, Phases, Timings};

@@ -52,6 +52,36 @@ impl Clock {
     }
 }
 
+/// The time of steps on the engine's thread, all of them together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Phases {
+    /// Who runs, how far, and on which pages.
+    pub schedule: Duration,
+    /// The batch.
+    pub assemble: Duration,
+    /// The program: handing it over and waiting for it.
+    pub run: Duration,
+    /// Drawing tokens, where the host does it.
+    pub sample: Duration,
+    /// What was found becomes part of sequences and prefix cache, and is told.
+    pub commit: Duration,
+}
+
+/// Time since it was last looked at.
+pub(crate) struct Lap(Instant);
+
+impl Lap {
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Adds the time since the start, or since the last call, to a phase.
+    pub(crate) fn ends(&mut self, phase: &mut Duration) {
+        let before = std::mem::replace(&mut self.0, Instant::now());
+        *phase += self.0 - before;
+    }
+}
+
 /// What the engine has done and does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineStats {
@@ -67,6 +97,8 @@ pub struct EngineStats {
     pub preemptions: u64,
     /// What the prefix cache was asked for and gave.
     pub prefix: PrefixCounters,
+    /// Where the time of these steps went.
+    pub phases: Phases,
     /// When the engine last made progress; none before the first step.
     pub last_progress: Option<Instant>,
 }

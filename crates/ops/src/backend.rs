@@ -12,6 +12,7 @@ use crate::{
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// One device of one process: owns threads, streams and memory; engines share it.
 pub trait Backend: Send + Sync {
@@ -56,6 +57,20 @@ pub trait Plan: Send {
         observe: &mut NodeObserver<'_>,
     ) -> Result<StepId, DeviceError>;
 
+    /// As [`Plan::submit`], and says when each node before [`Program::sampling_start`] began and ended, in order: a
+    /// time each, by the device's own clock where it has one. Returns when they are done.
+    ///
+    /// A plan without clocks refuses.
+    fn submit_timed(
+        &mut self,
+        _batch: &Batch,
+        _state: &mut dyn State,
+        _times: &mut Vec<NodeTime>,
+    ) -> Result<StepId, DeviceError> {
+        let reason = "this plan can't tell the times of its nodes".to_owned();
+        Err(DeviceError::Unsupported { backend: "plan", op: "a timed step".to_owned(), reason })
+    }
+
     /// Draws the tokens that a submitted step asks for: a row for each output that wants a token, in order.
     fn sample(&mut self, step: StepId, rows: &SampleRows, state: &mut dyn State) -> Result<(), DeviceError>;
 
@@ -64,6 +79,15 @@ pub trait Plan: Send {
 
     /// A handle for another thread, to give up the running step between two ops.
     fn interrupter(&self) -> Interrupter;
+}
+
+/// When a node ran, from the step's beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeTime {
+    /// When it began.
+    pub start: Duration,
+    /// When it ended.
+    pub end: Duration,
 }
 
 /// Is shown a node: its place in [`Program::nodes`], the node, and each of its outputs as `[rows, width]` float32,

@@ -1,11 +1,12 @@
-//! What each node of a program costs for a batch of a given shape: floating point operations, bytes, and which of
-//! the two bounds it on a given machine.
+//! What each node of a program costs for a batch of a given shape: operations, bytes, and which of the two bounds it on
+//! a given machine.
 //!
 //! Bytes are those that have to move at least once: each weight and each page that a step touches, each value
 //! written once and read once. A backend may do worse, never better. Elementary functions count as one operation.
 
 use crate::{
-    Attention, ExpertLinear, Mask, Node, Op, Program, Rows, StateEntry, StateId, Value, ValueId, WeightId,
+    Attention, ExpertLinear, KvFormat, Mask, Node, Op, Program, Rows, StateEntry, StateId, Value, ValueId,
+    WeightId,
 };
 use gannet_tensor::Format;
 
@@ -29,6 +30,54 @@ pub struct Machine {
     pub bytes_per_second: f64,
     /// Floating point operations a second; a multiply-add is two.
     pub flops_per_second: f64,
+    /// Operations a second on bf16 numbers; those of float32 where products of them go through it.
+    pub bf16_per_second: f64,
+    /// Operations a second on bytes.
+    pub int8_per_second: f64,
+}
+
+/// What numbers a node's products are of, at best.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// Single precision.
+    #[default]
+    Float32,
+    /// Half the bits, the exponents of single precision.
+    Bf16,
+    /// Bytes: codes of a quantised weight with codes of what it multiplies.
+    Int8,
+}
+
+impl Machine {
+    /// Operations a second.
+    fn rate(&self, arithmetic: Arithmetic) -> f64 {
+        match arithmetic {
+            Arithmetic::Float32 => self.flops_per_second,
+            Arithmetic::Bf16 => self.bf16_per_second,
+            Arithmetic::Int8 => self.int8_per_second,
+        }
+    }
+}
+
+impl Arithmetic {
+    /// The cheapest that loses nothing of a weight's format.
+    fn of_weight(format: Format) -> Self {
+        if format == Format::Bf16 {
+            Arithmetic::Bf16
+        } else if format.is_quantised() {
+            Arithmetic::Int8
+        } else {
+            Arithmetic::Float32
+        }
+    }
+
+    /// The cheapest that loses nothing of keys and values.
+    fn of_kv(format: KvFormat) -> Self {
+        match format {
+            KvFormat::F32 | KvFormat::F16 => Arithmetic::Float32,
+            KvFormat::Bf16 => Arithmetic::Bf16,
+        }
+    }
 }
 
 /// What bounds a node.
@@ -43,8 +92,10 @@ pub enum Bound {
 /// What one node costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Floating point operations; a multiply-add is two.
+    /// Operations; a multiply-add is two.
     pub flops: u64,
+    /// What they are done in.
+    pub arithmetic: Arithmetic,
     /// Bytes of weights read.
     pub weight_bytes: u64,
     /// Bytes of values read and written, in float32.
@@ -62,12 +113,12 @@ impl Cost {
     /// The least time that the machine needs, in seconds.
     pub fn seconds(&self, machine: &Machine) -> f64 {
         let moving = self.bytes() as f64 / machine.bytes_per_second;
-        moving.max(self.flops as f64 / machine.flops_per_second)
+        moving.max(self.flops as f64 / machine.rate(self.arithmetic))
     }
 
     /// What bounds it on the machine.
     pub fn bound(&self, machine: &Machine) -> Bound {
-        let computing = self.flops as f64 / machine.flops_per_second;
+        let computing = self.flops as f64 / machine.rate(self.arithmetic);
         if computing > self.bytes() as f64 / machine.bytes_per_second {
             Bound::Arithmetic
         } else {
@@ -101,13 +152,26 @@ impl Counter<'_> {
         let value_bytes = values.map(|id| 4 * self.elements(self.program.value(*id))).sum();
         // What passes between the parts of a fused op stays in registers, so only its own values count.
         let parts = if let Op::Fused { body, .. } = &node.op { body } else { std::slice::from_ref(node) };
-        let mut cost = Cost { value_bytes, ..Cost::default() };
+        let mut cost = Cost { value_bytes, arithmetic: self.arithmetic(node), ..Cost::default() };
         for part in parts {
             cost.flops += self.flops(part);
             cost.weight_bytes += self.weight_bytes(part);
             cost.state_bytes += self.state_bytes(part);
         }
         cost
+    }
+
+    /// Products of weights and of keys are done in what their format allows, everything else in float32.
+    fn arithmetic(&self, node: &Node) -> Arithmetic {
+        if let Op::Linear { weight, .. } | Op::ExpertLinear(ExpertLinear { weight, .. }) = &node.op {
+            Arithmetic::of_weight((self.format)(*weight))
+        } else if let Op::Attention(op) = &node.op
+            && let StateEntry::Paged(paged) = self.entry(op.state)
+        {
+            Arithmetic::of_kv(paged.key_format)
+        } else {
+            Arithmetic::Float32
+        }
     }
 
     fn rows(&self, rows: Rows) -> u64 {

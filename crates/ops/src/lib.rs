@@ -24,8 +24,8 @@ mod verify;
 mod weights;
 
 pub use backend::{
-    Backend, BatchLimits, Budget, DeviceError, Interrupter, NodeObserver, OutputResult, Plan, SampleRows,
-    State, StepOutput, TokenLogprobs,
+    Backend, BatchLimits, Budget, DeviceError, Interrupter, NodeObserver, NodeTime, OutputResult, Plan,
+    SampleRows, State, StepOutput, TokenLogprobs,
 };
 pub use batch::{
     Batch, BatchError, Handed, Length, Output, PageTable, RecurrentBank, RecurrentUse, RecurrentWrite, Row,

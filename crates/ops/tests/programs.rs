@@ -1,6 +1,6 @@
 //! Programs as data: checked, printed, rewritten and priced.
 
-use gannet_ops::cost::{BatchShape, Bound, Cost, Machine, costs, shape};
+use gannet_ops::cost::{Arithmetic, BatchShape, Bound, Cost, Machine, costs, shape};
 use gannet_ops::*;
 use gannet_tensor::Format;
 use std::sync::Arc;
@@ -343,6 +343,7 @@ fn cost_counts_what_has_to_move() {
         weight_bytes,
         value_bytes,
         state_bytes,
+        ..Cost::default()
     };
     let expected = [
         // Three rows of 8 halves; three ids and three rows of 8 floats.
@@ -375,8 +376,44 @@ fn fused_op_moves_the_sum_once() {
 
 #[test]
 fn bound_is_the_slower_of_two() {
-    let machine = Machine { bytes_per_second: 10.0, flops_per_second: 100.0 };
-    let cost = |flops| Cost { flops, weight_bytes: 50, value_bytes: 30, state_bytes: 20 };
-    assert_eq!((cost(900).bound(&machine), cost(900).seconds(&machine)), (Bound::Memory, 10.0));
-    assert_eq!((cost(2000).bound(&machine), cost(2000).seconds(&machine)), (Bound::Arithmetic, 20.0));
+    let machine = Machine {
+        bytes_per_second: 10.0,
+        flops_per_second: 100.0,
+        bf16_per_second: 200.0,
+        int8_per_second: 400.0,
+    };
+    let check = |flops, arithmetic, bound, seconds| {
+        let cost = Cost { flops, arithmetic, weight_bytes: 50, value_bytes: 30, state_bytes: 20 };
+        assert_eq!((cost.bound(&machine), cost.seconds(&machine)), (bound, seconds));
+    };
+    check(900, Arithmetic::Float32, Bound::Memory, 10.0);
+    check(2000, Arithmetic::Float32, Bound::Arithmetic, 20.0);
+    check(2000, Arithmetic::Bf16, Bound::Memory, 10.0);
+    check(4000, Arithmetic::Bf16, Bound::Arithmetic, 20.0);
+    check(8000, Arithmetic::Int8, Bound::Arithmetic, 20.0);
+}
+
+#[test]
+fn products_are_priced_by_the_format_of_their_weight() {
+    let batch = BatchShape { tokens: 1, outputs: 1, sequences: 1, context: 1 };
+    let program = small();
+    let arithmetic = |format| {
+        let found = costs(&program, batch, &|_| format);
+        program
+            .nodes
+            .iter()
+            .zip(found)
+            .map(|(node, cost)| (node.op.name(), cost.arithmetic))
+            .collect::<Vec<_>>()
+    };
+    let check = |format, expected| {
+        for (op, found) in arithmetic(format) {
+            let expected = if op == "linear" { expected } else { Arithmetic::Float32 };
+            assert_eq!(found, expected, "{op} with {format:?}");
+        }
+    };
+    check(Format::F32, Arithmetic::Float32);
+    check(Format::F16, Arithmetic::Float32);
+    check(Format::Bf16, Arithmetic::Bf16);
+    check(Format::Q4K, Arithmetic::Int8);
 }

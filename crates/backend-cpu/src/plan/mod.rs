@@ -16,12 +16,13 @@ use crate::weights::{CpuWeights, Weight};
 use gannet_ops::sampling::{Drawer, Workspace};
 use gannet_ops::step::{PendingStep, StepMemory, answer, resolve};
 use gannet_ops::{
-    Batch, BatchLimits, DeviceError, Interrupter, NodeObserver, Op, Plan, Program, RopeTable, SampleRows,
-    State, StepId, StepOutput, WeightRole, Weights, verify,
+    Batch, BatchLimits, DeviceError, Interrupter, NodeObserver, NodeTime, Op, Plan, Program, RopeTable,
+    SampleRows, State, StepId, StepOutput, WeightRole, Weights, verify,
 };
 use run::Run;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 use values::{KeptValues, Values};
 
 /// A program that is ready to run.
@@ -39,6 +40,15 @@ pub(crate) struct CpuPlan {
     /// Memory of draws.
     workspace: Workspace,
     interrupter: Interrupter,
+}
+
+/// What a step is asked for beside its result.
+enum Watch<'a, 'b> {
+    Nothing,
+    /// What each node makes.
+    Values(&'a mut NodeObserver<'b>),
+    /// When each node ran.
+    Times(&'a mut Vec<NodeTime>),
 }
 
 impl CpuPlan {
@@ -67,14 +77,14 @@ impl CpuPlan {
         &mut self,
         batch: &Batch,
         state: &mut dyn State,
-        observe: &mut Option<&mut NodeObserver<'_>>,
+        watch: &mut Watch<'_, '_>,
     ) -> Result<StepId, DeviceError> {
         batch.check(&self.program.state)?;
         self.check_limits(batch)?;
         let state = CpuState::ours(state, &self.program)?;
         let resolved = resolve(batch, &state.steps)?;
         let step = self.machine.next_step();
-        let kept = self.forward(&resolved.batch, state, observe)?;
+        let kept = self.forward(&resolved.batch, state, watch)?;
         let output = answer(&self.program, &resolved.batch, &self.values)?;
         state.steps.remember(StepMemory::new(step, batch, kept));
         let mut values = self.spare.pop().unwrap_or_default();
@@ -88,9 +98,10 @@ impl CpuPlan {
         &mut self,
         batch: &Batch,
         state: &mut CpuState,
-        observe: &mut Option<&mut NodeObserver<'_>>,
+        watch: &mut Watch<'_, '_>,
     ) -> Result<Kept, DeviceError> {
         let Self { machine, program, weights, values, ropes, interrupter, .. } = self;
+        let started = Instant::now();
         machine.with_crew(|crew| {
             let mut run = Run::new(program, weights, (batch, ropes), state, values, crew)?;
             let nodes = &program.nodes[..program.sampling_start()];
@@ -99,10 +110,17 @@ impl CpuPlan {
                 if interrupter.take() {
                     return Err(DeviceError::Interrupted);
                 }
-                let end = place + run.together(&nodes[place..]);
+                // What is timed runs apart, so that each node has a time of its own.
+                let together =
+                    if matches!(watch, Watch::Times(_)) { 1 } else { run.together(&nodes[place..]) };
+                let (start, end) = (started.elapsed(), place + together);
                 run.nodes(&nodes[place..end])?;
-                if let Some(observe) = observe {
-                    (place..end).for_each(|place| run.show(place, &nodes[place], observe));
+                match watch {
+                    Watch::Nothing => {}
+                    Watch::Values(observe) => {
+                        (place..end).for_each(|place| run.show(place, &nodes[place], observe));
+                    }
+                    Watch::Times(times) => times.push(NodeTime { start, end: started.elapsed() }),
                 }
                 place = end;
             }
@@ -130,7 +148,7 @@ impl CpuPlan {
 
 impl Plan for CpuPlan {
     fn submit(&mut self, batch: &Batch, state: &mut dyn State) -> Result<StepId, DeviceError> {
-        self.run(batch, state, &mut None)
+        self.run(batch, state, &mut Watch::Nothing)
     }
 
     fn submit_traced(
@@ -139,7 +157,17 @@ impl Plan for CpuPlan {
         state: &mut dyn State,
         observe: &mut NodeObserver<'_>,
     ) -> Result<StepId, DeviceError> {
-        self.run(batch, state, &mut Some(observe))
+        self.run(batch, state, &mut Watch::Values(observe))
+    }
+
+    fn submit_timed(
+        &mut self,
+        batch: &Batch,
+        state: &mut dyn State,
+        times: &mut Vec<NodeTime>,
+    ) -> Result<StepId, DeviceError> {
+        times.clear();
+        self.run(batch, state, &mut Watch::Times(times))
     }
 
     fn sample(&mut self, step: StepId, rows: &SampleRows, state: &mut dyn State) -> Result<(), DeviceError> {

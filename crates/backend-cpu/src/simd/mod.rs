@@ -17,6 +17,7 @@ mod avx512;
 mod dots;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+pub(crate) mod peaks;
 mod scalar;
 
 pub(crate) use dots::{CodeKernel, Dots, REGISTER, half_power};

@@ -204,14 +204,13 @@ mod tests {
     #[test]
     fn a_member_rests_where_it_was_late_because_it_was_put_aside() {
         let (mut account, mut rests) = (Account::new(7), Rests::new());
-        let back = |team: &Lateness, account: &mut Account, rests: &mut Rests, switches| {
-            team.member_is_back((account, rests), || switches)
-        };
-        assert_eq!(back(&waited_for(), &mut account, &mut rests, 7), None, "late, and not put aside");
-        assert_eq!(back(&waited_for(), &mut account, &mut rests, 8), Some(REST_MIN), "late and put aside");
+        let mut back =
+            |team: &Lateness, switches| team.member_is_back((&mut account, &mut rests), || switches);
+        assert_eq!(back(&waited_for(), 7), None, "late, and not put aside");
+        assert_eq!(back(&waited_for(), 8), Some(REST_MIN), "late and put aside");
         let early = Lateness::new(1);
         early.begin();
-        assert_eq!(back(&early, &mut account, &mut rests, 9), None, "put aside, and nobody waited");
+        assert_eq!(back(&early, 9), None, "put aside, and nobody waited");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use anyhow::Context;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use gannet_backend_cpu::IsaLevel;
 use gannet_engine::LOGPROBS_MAX;
 use gannet_ops::sampling::ADAPTIVE_DECAY_MAX;
 use gannet_ops::{KvFormat, TokenId};
@@ -27,6 +28,13 @@ const MAX_FILE_BYTES: u64 = 256 << 20;
 /// A number of threads.
 pub(crate) fn threads(text: &str) -> Result<usize, String> {
     count(text, "threads", MAX_THREADS)
+}
+
+/// A set of vector instructions.
+pub(crate) fn isa_level(text: &str) -> Result<IsaLevel, String> {
+    let names: Vec<&str> = IsaLevel::ALL.iter().map(|level| level.name()).collect();
+    let found = IsaLevel::ALL.into_iter().find(|level| level.name() == text);
+    found.ok_or_else(|| format!("expected one of {}", names.join(", ")))
 }
 
 /// A number of tokens.

@@ -36,7 +36,12 @@ fn every_case_is_a_row_and_the_first_request_one_of_its_own() {
             );
             assert!(row["bound_fraction"].as_f64().unwrap() > 0.0, "{row}");
         }
-        assert!(rows[0]["start"]["machine"]["bytes_per_second"].as_f64().unwrap() > 0.0);
+        let machine = &rows[0]["start"]["machine"];
+        assert!(machine["bytes_per_second"].as_f64().unwrap() > 0.0);
+        for arithmetic in ["int8", "float32"] {
+            assert!(machine[arithmetic]["operations_per_second"].as_f64().unwrap() > 0.0, "{machine}");
+        }
+        assert!(rows[0].get("profile").is_none() && rows[0]["start"].get("phases").is_none());
         // All weights of a step are read once, for one stream or three.
         let bytes = |row: usize| rows[row]["bytes_per_token"].as_u64().unwrap();
         assert!(bytes(4) < bytes(3) && bytes(3) < bytes(7), "{rows:?}");
@@ -54,6 +59,48 @@ fn the_table_is_for_people() {
 }
 
 #[test]
+fn a_profile_has_every_operation_and_the_trace_is_one_that_viewers_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("steps.json");
+    let model = golden("llama");
+    let given = ["bench", &model, "--profile", "--trace", file.to_str().unwrap()];
+    let words = ["--prefill", "100", "--decode", "3", "--streams", "2", "--repeat", "1", "--json"];
+    let json = gannet(&[&given[..], &words[..]].concat()).json();
+    let profile = &json[2]["profile"];
+    assert_eq!((profile["steps"].as_u64(), json[1]["profile"]["steps"].as_u64()), (Some(3), Some(1)));
+    let ops = profile["ops"].as_array().unwrap();
+    let named =
+        |name: &str| ops.iter().find(|op| op["op"] == name).unwrap_or_else(|| panic!("{name}: {ops:?}"));
+    let layers = named("attention")["nodes"].as_u64().unwrap();
+    assert_eq!(named("linear attention.q")["nodes"].as_u64(), Some(layers));
+    let shares: f64 = ops.iter().map(|op| op["share"].as_f64().unwrap()).sum();
+    assert!((0.0..=1.0).contains(&shares), "{shares}");
+    let phases = &json[0]["start"]["phases"];
+    assert!(phases["steps"].as_u64().unwrap() > 0 && phases["run_us"].as_f64().unwrap() > 0.0, "{phases}");
+    check_trace(&std::fs::read_to_string(file).unwrap());
+}
+
+/// Complete events of the Trace Event Format, where each node lies within a step.
+fn check_trace(text: &str) {
+    let events: Vec<Value> = serde_json::from_str(text).unwrap();
+    let span = |event: &Value| {
+        let (start, length) = (event["ts"].as_f64().unwrap(), event["dur"].as_f64().unwrap());
+        assert!(start >= 0.0 && length >= 0.0 && event["ph"] == "X", "{event}");
+        assert!(event["pid"].is_u64() && event["tid"].is_u64() && event["name"].is_string(), "{event}");
+        (start, start + length)
+    };
+    let of = |kind: &str| -> Vec<(f64, f64)> {
+        events.iter().filter(|event| event["cat"] == kind).map(span).collect()
+    };
+    let (steps, ops) = (of("step"), of("op"));
+    assert_eq!((steps.len(), of("phase").len()), (4, 16));
+    assert!(ops.len() > steps.len());
+    // A microsecond for rounding.
+    let is_within = |op: &(f64, f64)| steps.iter().any(|step| step.0 <= op.0 + 1.0 && op.1 <= step.1 + 1.0);
+    assert!(ops.iter().all(is_within));
+}
+
+#[test]
 fn what_cant_be_measured_is_refused() {
     let bench = |words: &str| {
         let words: Vec<&str> = words.split(' ').collect();
@@ -63,6 +110,8 @@ fn what_cant_be_measured_is_refused() {
     bench("--prefill 0 --decode 0").failed(2, &["nothing to measure"]);
     bench("--streams 0").failed(2, &["expected a number of streams from 1"]);
     bench("--prefill 5,x").failed(2, &["expected a number of tokens from 0"]);
+    bench("--serve-sim --profile").failed(2, &["--profile"]);
+    bench("--trace /nowhere/steps.json --prefill 0 --decode 1").failed(1, &["/nowhere/steps.json"]);
     bench("--rate 3").failed(2, &["--serve-sim"]);
     bench("--serve-sim --decode 5").failed(2, &["--decode"]);
     bench("--serve-sim --shared 2").failed(2, &["expected a number from 0 to 1"]);

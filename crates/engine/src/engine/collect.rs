@@ -5,6 +5,7 @@ use crate::constraint::Progress;
 use crate::request::{Event, FinishReason};
 use crate::scheduler::Part;
 use crate::sequence::{Running, Sequence};
+use crate::stats::Lap;
 use gannet_ops::{DeviceError, OutputResult, PAGE_TOKENS, RecurrentBank};
 use std::time::Instant;
 
@@ -20,7 +21,9 @@ impl Engine {
     /// Collects the oldest step in flight, if there is one.
     pub(super) fn collect(&mut self) -> Result<(), DeviceError> {
         let Some(flight) = self.in_flight.pop_front() else { return Ok(()) };
+        let mut lap = Lap::start();
         let output = self.runner.wait(flight.step)?;
+        lap.ends(&mut self.phases.run);
         self.measure(&flight);
         let mut results = output.outputs.into_iter();
         for (part, bank) in flight.plan.parts.iter().zip(&flight.banks) {
@@ -28,6 +31,7 @@ impl Engine {
             let result = if part.draws { results.next() } else { None };
             self.commit(part, *bank, Found { scores, result })?;
         }
+        lap.ends(&mut self.phases.commit);
         self.draw_waiting()
     }
 

@@ -9,12 +9,13 @@ use crate::sampling::passes::PlainPasses;
 use crate::sampling::{Drawer, Workspace};
 use crate::step::{PendingStep, StepMemory, StepValues, answer, resolve};
 use crate::{
-    Batch, DeviceError, Interrupter, Node, NodeObserver, Plan, Program, SampleRows, State, StepId,
+    Batch, DeviceError, Interrupter, Node, NodeObserver, NodeTime, Plan, Program, SampleRows, State, StepId,
     StepOutput, ValueId, Weights, verify,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// A program with its weights.
 #[derive(Debug)]
@@ -105,6 +106,22 @@ impl Plan for ReferencePlan {
         observe: &mut NodeObserver<'_>,
     ) -> Result<StepId, DeviceError> {
         self.run(batch, state, observe)
+    }
+
+    fn submit_timed(
+        &mut self,
+        batch: &Batch,
+        state: &mut dyn State,
+        times: &mut Vec<NodeTime>,
+    ) -> Result<StepId, DeviceError> {
+        times.clear();
+        let started = Instant::now();
+        let mut start = Duration::ZERO;
+        self.run(batch, state, &mut |_, _, _| {
+            let end = started.elapsed();
+            times.push(NodeTime { start, end });
+            start = end;
+        })
     }
 
     fn sample(&mut self, step: StepId, rows: &SampleRows, state: &mut dyn State) -> Result<(), DeviceError> {

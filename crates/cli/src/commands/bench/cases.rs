@@ -1,58 +1,71 @@
 //! The cases of the bare plan, each measured several times and set beside the machine's bound.
 
 use super::BenchArguments;
+use super::costs::Costs;
 use super::limits::Limits;
+use super::profile::{PhaseFacts, Profile};
 use super::rows::{self, Case, Measured, Spread, Start};
+use super::simulate;
 use super::streams::{Draws, Streams};
-use crate::commands::weight_formats;
+use super::timeline::Timeline;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::{self, Bar};
 use crate::quantity::{bytes, entry};
 use gannet_loader::{DEFAULT_STEP_ROWS, LoadOptions, MemoryClass};
-use gannet_ops::cost::{BatchShape, Machine, costs};
-use gannet_ops::{DeviceError, Program, WeightId};
-use gannet_tensor::Format;
+use gannet_ops::DeviceError;
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+/// Tokens of each stream that a profile of decoding looks at.
+const PROFILED_TOKENS: usize = 16;
 
 /// Measures and prints.
 pub(super) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
     let plans = plans(arguments)?;
-    let (backend, threads) = arguments.model.device.open_counted()?;
+    let backend = arguments.model.device.open()?;
     let path = arguments.model.reference.locate()?;
-    let limits = Limits::measure(threads);
+    let limits = Limits::measure(&arguments.model.device)?;
     let started = Instant::now();
     let options = load_options(arguments);
     let loaded = progress::load(&path, backend.as_ref(), &options)?;
     let load_time = started.elapsed();
-    let (weights, numerics) = (loaded.memory.memory.of(MemoryClass::Weights), backend.numerics());
-    let costs = Costs::new(&path, loaded.program.clone(), limits.machine())?;
+    let model = format!(
+        "{}, {} of weights, numerics {}",
+        path.display(),
+        bytes(loaded.memory.memory.of(MemoryClass::Weights)),
+        backend.numerics()
+    );
+    let costs = Costs::new(&path, loaded.program, limits.machine(), loaded.runner.step_rows)?;
     let mut bench = Bench { streams: Streams::new(loaded.runner, arguments.streams_max()), costs };
-    let first = bench.first_request(&plans, load_time, limits)?;
-    let bar = Bar::new("measuring");
-    let mut times = vec![Vec::new(); plans.len()];
-    // In turns, so that a machine that grows slower meanwhile is as slow for all.
-    for done in 0..plans.len() * arguments.repeat {
-        bar.show(done, plans.len() * arguments.repeat);
-        times[done % plans.len()].push(bench.once(&plans[done % plans.len()])?);
+    let mut measured = vec![bench.first_request(&plans, load_time, limits)?];
+    measured.extend(bench.measure_all(&plans, arguments.repeat)?);
+    if arguments.is_profiled() {
+        bench.profile(&plans, &mut measured, arguments.timeline.as_deref())?;
     }
-    drop(bar);
-    let rows = plans.iter().zip(&times).map(|(plan, times)| bench.row(plan, times));
-    let measured: Vec<Measured> = std::iter::once(first).chain(rows).collect();
     if arguments.json {
         return output::show_json(&measured);
     }
-    let mut lines = vec![entry("machine", &limits.line())];
-    lines.push(entry(
-        "model",
-        &format!("{}, {} of weights, numerics {numerics}", path.display(), bytes(weights)),
-    ));
-    lines.extend(measured[0].start.as_ref().map(|start| entry("start", &start_text(start))));
+    output::show(&(text(&model, &measured).join("\n") + "\n"))
+}
+
+/// Everything for people.
+fn text(model: &str, measured: &[Measured]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let start = measured[0].start.as_ref();
+    lines.extend(start.map(|start| entry("machine", &start.machine.line())));
+    lines.push(entry("model", model));
+    lines.extend(start.map(|start| entry("start", &start_text(start))));
+    let phases = start.and_then(|start| start.phases.as_ref());
+    lines.extend(phases.map(|phases| entry("phases", &phases.line())));
     lines.push(String::new());
     lines.push(rows::title());
     lines.extend(measured.iter().map(Measured::line));
-    output::show(&(lines.join("\n") + "\n"))
+    for row in measured {
+        let case = row.name();
+        lines.extend(row.profile.iter().flat_map(|profile| profile.lines(&case)));
+    }
+    lines
 }
 
 fn start_text(start: &Start) -> String {
@@ -65,12 +78,12 @@ fn start_text(start: &Start) -> String {
 
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Planned {
-    case: Case,
-    tokens: usize,
-    depth: usize,
-    streams: usize,
-    draws: Draws,
+pub(super) struct Planned {
+    pub(super) case: Case,
+    pub(super) tokens: usize,
+    pub(super) depth: usize,
+    pub(super) streams: usize,
+    pub(super) draws: Draws,
 }
 
 /// All cases, in the order in which a depth is filled once.
@@ -120,6 +133,12 @@ struct Bench {
     costs: Costs,
 }
 
+/// How long a case took, and its first token.
+struct Times {
+    whole: Duration,
+    first_token: Duration,
+}
+
 impl Bench {
     /// The first prompt after the start, with everything cold.
     fn first_request(
@@ -130,33 +149,84 @@ impl Bench {
     ) -> Result<Measured, Failure> {
         let prompt = plans.iter().find(|plan| plan.case == Case::Prefill).map_or(1, |plan| plan.tokens);
         let plan = Planned { case: Case::Load, tokens: prompt, depth: 0, streams: 1, draws: Draws::Greedy };
-        let time = self.once(&plan)?;
-        let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
-        let start = Start { load_ms: milliseconds(load), first_token_ms: milliseconds(load + time), machine };
-        Ok(Measured { start: Some(start), ..self.row(&plan, &[time]) })
+        let times = self.once(&plan)?;
+        let (load_ms, first_token_ms) = (milliseconds(load), milliseconds(load + times.first_token));
+        let start = Start { load_ms, first_token_ms, machine, phases: None };
+        Ok(Measured { start: Some(start), ..self.row(&plan, &[times]) })
     }
 
-    /// The time of one run, without that of getting to its depth.
-    fn once(&mut self, plan: &Planned) -> Result<Duration, DeviceError> {
+    fn measure_all(&mut self, plans: &[Planned], repeat: usize) -> Result<Vec<Measured>, Failure> {
+        let bar = Bar::new("measuring");
+        let mut times: Vec<Vec<Times>> = plans.iter().map(|_| Vec::new()).collect();
+        // In turns, so that a machine that grows slower meanwhile is as slow for all.
+        for done in 0..plans.len() * repeat {
+            bar.show(done, plans.len() * repeat);
+            times[done % plans.len()].push(self.once(&plans[done % plans.len()])?);
+        }
+        Ok(plans.iter().zip(&times).map(|(plan, times)| self.row(plan, times)).collect())
+    }
+
+    /// The times of one run, without that of getting to its depth.
+    fn once(&mut self, plan: &Planned) -> Result<Times, DeviceError> {
         self.streams.prepare(plan.streams, plan.depth)?;
         self.streams.draw_as(plan.draws);
         let started = Instant::now();
-        match plan.case {
+        let first_token = match plan.case {
             Case::Load | Case::Prefill => {
                 self.streams.prefill(plan.tokens)?;
+                started.elapsed()
             }
             Case::Decode => {
-                self.streams.decode(plan.streams, plan.tokens)?;
+                self.streams.decode(plan.streams, 1)?;
+                let first = started.elapsed();
+                self.streams.decode(plan.streams, plan.tokens - 1)?;
+                first
             }
-        }
-        Ok(started.elapsed())
+        };
+        Ok(Times { whole: started.elapsed(), first_token })
     }
 
-    fn row(&self, plan: &Planned, times: &[Duration]) -> Measured {
+    /// Runs each case again with every node timed, and the engine for its phases.
+    fn profile(
+        mut self,
+        plans: &[Planned],
+        measured: &mut [Measured],
+        timeline: Option<&Path>,
+    ) -> Result<(), Failure> {
+        let mut trace = Timeline::start();
+        for (plan, row) in plans.iter().zip(&mut measured[1..]) {
+            let tokens =
+                if plan.case == Case::Decode { plan.tokens.min(PROFILED_TOKENS) } else { plan.tokens };
+            let plan = Planned { tokens, ..*plan };
+            self.streams.prepare(plan.streams, plan.depth)?;
+            self.streams.draw_as(plan.draws);
+            let steps = self.streams.record(|streams| match plan.case {
+                Case::Load | Case::Prefill => streams.prefill(plan.tokens).map(|_| ()),
+                Case::Decode => streams.decode(plan.streams, plan.tokens).map(|_| ()),
+            })?;
+            let program = &self.costs.program;
+            steps.iter().for_each(|times| trace.push(&row.name(), program, times));
+            let steps: Vec<_> = steps.into_iter().zip(self.costs.steps(&plan)).collect();
+            row.profile = Some(Profile::new(program, &self.costs.machine, &steps));
+        }
+        if let Some(path) = timeline {
+            trace.write(path)?;
+        }
+        let most = |case| plans.iter().filter(|plan| plan.case == case).map(|plan| plan.tokens).max();
+        let stats = simulate::one_request(self.streams.into_runner()?, most(Case::Decode).unwrap_or(1))?;
+        if let Some(start) = &mut measured[0].start {
+            start.phases = Some(PhaseFacts::new(&stats));
+        }
+        Ok(())
+    }
+
+    fn row(&self, plan: &Planned, times: &[Times]) -> Measured {
         let Planned { case, tokens, depth, streams, draws } = *plan;
         let all = tokens * streams;
-        let cost = self.costs.of(plan, self.streams.runner.step_rows);
-        let tokens_per_second = Spread::of_times(all, times);
+        let cost = self.costs.of(plan);
+        let whole: Vec<Duration> = times.iter().map(|times| times.whole).collect();
+        let tokens_per_second = Spread::of_times(all, &whole);
+        let first_token = Spread::of(times.iter().map(|times| milliseconds(times.first_token)).collect());
         let each = |sum: u64| (sum as f64 / all as f64).round() as u64;
         Measured {
             case,
@@ -166,85 +236,15 @@ impl Bench {
             draws,
             tokens_per_second,
             bound_fraction: tokens_per_second.median * cost.seconds / all as f64,
+            first_token_ms: first_token.median,
             bytes_per_token: each(cost.bytes),
             operations_per_token: each(cost.operations),
+            profile: None,
             start: None,
         }
     }
 }
 
-/// What steps cost at least.
-struct Costs {
-    program: Program,
-    formats: Vec<Format>,
-    machine: Machine,
-}
-
-/// What a case costs at least.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Sum {
-    seconds: f64,
-    bytes: u64,
-    operations: u64,
-}
-
-impl Costs {
-    fn new(path: &Path, program: Program, machine: Machine) -> Result<Self, Failure> {
-        let opened = gannet_loader::open(path)?;
-        let formats =
-            weight_formats(&program, &opened.model.weights(&opened.checkpoint).map_err(anyhow::Error::from)?);
-        Ok(Self { program, formats, machine })
-    }
-
-    fn of(&self, plan: &Planned, step_rows: usize) -> Sum {
-        let (first, end) = (plan.depth, plan.depth + plan.tokens);
-        match plan.case {
-            Case::Load | Case::Prefill => {
-                let starts = (first..end).step_by(step_rows);
-                let ends = starts.map(|start| (start, end.min(start + step_rows)));
-                let shape = |(start, stop): (usize, usize)| BatchShape {
-                    tokens: (stop - start) as u64,
-                    outputs: u64::from(stop == end),
-                    sequences: 1,
-                    context: stop as u64,
-                };
-                ends.map(|range| self.step(shape(range))).fold(Sum::default(), Sum::plus)
-            }
-            Case::Decode => {
-                // The context grows by a token a step, so the middle one is the mean.
-                let streams = plan.streams as u64;
-                let context = (first + plan.tokens.div_ceil(2)) as u64;
-                let shape = BatchShape { tokens: streams, outputs: streams, sequences: streams, context };
-                self.step(shape).times(plan.tokens as u64)
-            }
-        }
-    }
-
-    fn step(&self, shape: BatchShape) -> Sum {
-        let format = |id: WeightId| self.formats[id.0 as usize];
-        let costs = costs(&self.program, shape, &format);
-        Sum {
-            seconds: costs.iter().map(|cost| cost.seconds(&self.machine)).sum(),
-            bytes: costs.iter().map(|cost| cost.bytes()).sum(),
-            operations: costs.iter().map(|cost| cost.flops).sum(),
-        }
-    }
-}
-
-impl Sum {
-    fn plus(self, other: Self) -> Self {
-        Self {
-            seconds: self.seconds + other.seconds,
-            bytes: self.bytes + other.bytes,
-            operations: self.operations + other.operations,
-        }
-    }
-
-    fn times(self, count: u64) -> Self {
-        Self {
-            seconds: self.seconds * count as f64,
-            bytes: self.bytes * count,
-            operations: self.operations * count,
-        }
-    }
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }

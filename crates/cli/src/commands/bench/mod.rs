@@ -4,28 +4,35 @@
 //! or text, which is what the engine is held against. And a trace of requests through the whole engine (`simulate`).
 
 mod cases;
+mod costs;
 mod limits;
-mod peak;
+mod profile;
 mod rows;
 mod simulate;
 mod streams;
+mod timeline;
 
 use crate::arguments::values;
 use crate::arguments::{KvArguments, ModelArguments};
 use crate::failure::Failure;
 use clap::Args;
+use std::path::PathBuf;
 
 const HELP: &str = "\
 First the machine is measured: how fast the threads read memory and multiply numbers. Then each case of the bare plan:
 a prompt of --prefill tokens, or --decode tokens one after the other in --streams sequences at once, behind --depth
-tokens that are there already. A bound is the least time that the machine needs to move a step's bytes and to do its
-arithmetic; what is reached of it is a share. The first request after the start is a row of its own.
+tokens that are there already. A bound is the least time that the machine needs: for each operation that to move its
+bytes or to do its arithmetic (products with quantised weights in int8), whichever is longer, summed. The first request
+after the start is a row of its own.
+
+--profile adds a table of operations for each case, each timed in its place in a step, and the engine's phases.
 
 --serve-sim sends a made-up trace of requests through the engine instead, with --streams of them at once.
 
 Examples:
   gannet bench model.gguf
   gannet bench model.gguf --prefill 512,4096 --decode 128 --depth 0,4096 --streams 1,8 --json
+  gannet bench model.gguf --profile --trace steps.json
   gannet bench model.gguf --serve-sim --rate 4 --requests 100 --shared 0.5 --streams 8";
 
 /// Measure how fast a model runs
@@ -60,8 +67,14 @@ pub(crate) struct BenchArguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Show where a step's time goes, by operation and by phase
+    #[arg(long)]
+    profile: bool,
+    /// Write the steps that --profile looks at for Chrome's or Perfetto's trace viewer
+    #[arg(long = "trace", value_name = "FILE")]
+    timeline: Option<PathBuf>,
     /// Send a made-up trace of requests through the engine
-    #[arg(long, conflicts_with_all = ["prefill", "decode", "depth", "draws", "repeat"])]
+    #[arg(long, conflicts_with_all = ["prefill", "decode", "depth", "draws", "repeat", "profile", "timeline"])]
     serve_sim: bool,
     #[command(flatten)]
     trace: simulate::TraceArguments,
@@ -73,6 +86,11 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
 }
 
 impl BenchArguments {
+    /// Whether each case runs once more with its nodes timed.
+    fn is_profiled(&self) -> bool {
+        self.profile || self.timeline.is_some()
+    }
+
     /// The most sequences at once.
     fn streams_max(&self) -> usize {
         self.streams.iter().copied().max().unwrap_or(1)

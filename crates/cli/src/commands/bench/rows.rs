@@ -1,6 +1,7 @@
 //! What was measured, as rows for people and for programs.
 
 use super::limits::Limits;
+use super::profile::{PhaseFacts, Profile};
 use super::streams::Draws;
 use crate::quantity::{bytes, count};
 use serde::Serialize;
@@ -21,8 +22,13 @@ pub(super) struct Measured {
     pub(super) tokens_per_second: Spread,
     /// What was reached of the machine's bound, by the median.
     pub(super) bound_fraction: f64,
+    /// From the first step's beginning to the first token of each stream, the median.
+    pub(super) first_token_ms: f64,
     pub(super) bytes_per_token: u64,
     pub(super) operations_per_token: u64,
+    /// Where the time goes; absent where it was not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) profile: Option<Profile>,
     /// The start before the first request; absent in other rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) start: Option<Start>,
@@ -40,6 +46,19 @@ pub(super) enum Case {
     Decode,
 }
 
+impl Case {
+    /// As the table calls it.
+    fn name(self, draws: Draws) -> &'static str {
+        match (self, draws) {
+            (Case::Load, _) => "first",
+            (Case::Prefill, _) => "prefill",
+            (Case::Decode, Draws::Greedy) => "decode",
+            (Case::Decode, Draws::Sampled) => "sampled",
+            (Case::Decode, Draws::Masked) => "masked",
+        }
+    }
+}
+
 /// What the first request waited for.
 #[derive(Debug, Serialize)]
 pub(super) struct Start {
@@ -48,6 +67,9 @@ pub(super) struct Start {
     /// From the command to the first token.
     pub(super) first_token_ms: f64,
     pub(super) machine: Limits,
+    /// The engine's phases; absent where they were not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) phases: Option<PhaseFacts>,
 }
 
 /// Repeated measurements.
@@ -61,16 +83,20 @@ pub(super) struct Spread {
 impl Spread {
     /// Rates of so many tokens in each of these times; there is at least one.
     pub(super) fn of_times(tokens: usize, times: &[Duration]) -> Self {
-        let mut rates: Vec<f64> =
-            times.iter().map(|time| tokens as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE)).collect();
-        rates.sort_by(f64::total_cmp);
-        let middle = rates.len() / 2;
-        let median = if rates.len().is_multiple_of(2) {
-            rates[middle - 1].midpoint(rates[middle])
+        let rate = |time: &Duration| tokens as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE);
+        Self::of(times.iter().map(rate).collect())
+    }
+
+    /// Of numbers; there is at least one.
+    pub(super) fn of(mut numbers: Vec<f64>) -> Self {
+        numbers.sort_by(f64::total_cmp);
+        let middle = numbers.len() / 2;
+        let median = if numbers.len().is_multiple_of(2) {
+            numbers[middle - 1].midpoint(numbers[middle])
         } else {
-            rates[middle]
+            numbers[middle]
         };
-        Self { median, min: rates[0], max: rates[rates.len() - 1] }
+        Self { median, min: numbers[0], max: numbers[numbers.len() - 1] }
     }
 }
 
@@ -84,32 +110,34 @@ pub(super) fn title() -> String {
         "tokens/s",
         "min",
         "max",
+        "first token",
         "bytes/token",
-        "FLOP/token",
+        "op/token",
         "of the bound",
     ])
 }
 
 impl Measured {
+    /// The case in words.
+    pub(super) fn name(&self) -> String {
+        let Self { case, tokens, depth, streams, .. } = self;
+        let many = if *streams > 1 { format!(" in each of {streams} streams") } else { String::new() };
+        format!("{} {tokens} at depth {depth}{many}", case.name(self.draws))
+    }
+
     /// The row under the title.
     pub(super) fn line(&self) -> String {
         let Self { case, tokens, depth, streams, tokens_per_second, .. } = self;
         let rate = |rate: f64| format!("{rate:.1}");
-        let case = match (case, self.draws) {
-            (Case::Load, _) => "first",
-            (Case::Prefill, _) => "prefill",
-            (Case::Decode, Draws::Greedy) => "decode",
-            (Case::Decode, Draws::Sampled) => "sampled",
-            (Case::Decode, Draws::Masked) => "masked",
-        };
         cells([
-            case,
+            case.name(self.draws),
             &tokens.to_string(),
             &depth.to_string(),
             &streams.to_string(),
             &rate(tokens_per_second.median),
             &rate(tokens_per_second.min),
             &rate(tokens_per_second.max),
+            &format!("{:.1} ms", self.first_token_ms),
             &bytes(self.bytes_per_token),
             &count(self.operations_per_token),
             &format!("{:.0} %", 100.0 * self.bound_fraction),
@@ -117,10 +145,10 @@ impl Measured {
     }
 }
 
-fn cells(cells: [&str; 10]) -> String {
-    let [case, tokens, depth, streams, median, min, max, bytes, operations, bound] = cells;
+fn cells(cells: [&str; 11]) -> String {
+    let [case, tokens, depth, streams, median, min, max, first, bytes, operations, bound] = cells;
     format!(
-        "{case:<8}{tokens:>7}{depth:>8}{streams:>8}{median:>11}{min:>11}{max:>11}{bytes:>13}{operations:>12}{bound:>14}"
+        "{case:<8}{tokens:>7}{depth:>8}{streams:>8}{median:>11}{min:>11}{max:>11}{first:>14}{bytes:>13}{operations:>12}{bound:>14}"
     )
 }
 

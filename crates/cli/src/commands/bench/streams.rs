@@ -10,13 +10,14 @@ use clap::ValueEnum;
 use gannet_engine::Runner;
 use gannet_ops::sampling::{History, SampleRow, Sampling};
 use gannet_ops::{
-    Batch, DeviceError, Length, Output, PAGE_TOKENS, PageId, PageLifetime, PageTable, RecurrentBank,
-    RecurrentUse, RecurrentWrite, Row, RowKind, SampleRows, SamplerSlot, SequenceRows, SnapshotId, TokenId,
-    TokenSource, Want,
+    Batch, DeviceError, Length, NodeTime, Output, OutputResult, PAGE_TOKENS, PageId, PageLifetime, PageTable,
+    RecurrentBank, RecurrentUse, RecurrentWrite, Row, RowKind, SampleRows, SamplerSlot, SequenceRows,
+    SnapshotId, TokenId, TokenSource, Want,
 };
 use serde::Serialize;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// All streams of a runner.
 pub(super) struct Streams {
@@ -25,6 +26,8 @@ pub(super) struct Streams {
     sampling: Arc<Sampling>,
     /// Bits of the tokens that may be drawn, where a mask is in the way.
     mask: Option<Arc<[u32]>>,
+    /// The steps since recording began, where it did.
+    recorded: Option<Vec<StepTimes>>,
 }
 
 /// How a bench draws its tokens.
@@ -38,6 +41,26 @@ pub(crate) enum Draws {
     Sampled,
     /// Sampled, through a mask as a grammar makes one
     Masked,
+}
+
+/// When the parts of a step ended, from its beginning.
+#[derive(Clone, Debug)]
+pub(super) struct StepTimes {
+    pub(super) begun: Instant,
+    /// The batch was made.
+    pub(super) assembled: Duration,
+    /// The forward pass was done, or handed over.
+    pub(super) submitted: Duration,
+    pub(super) sampled: Duration,
+    pub(super) ended: Duration,
+    /// Of each node before sampling, from `assembled` on.
+    pub(super) nodes: Vec<NodeTime>,
+}
+
+impl StepTimes {
+    pub(super) fn whole(&self) -> Duration {
+        self.ended
+    }
 }
 
 /// One sequence.
@@ -77,7 +100,7 @@ impl Streams {
     /// `count` streams over a runner whose budget is for as many.
     pub(super) fn new(runner: Runner, count: usize) -> Self {
         let streams = (0..count).map(|_| Stream::default()).collect();
-        Self { runner, streams, sampling: Arc::new(Sampling::greedy()), mask: None }
+        Self { runner, streams, sampling: Arc::new(Sampling::greedy()), mask: None, recorded: None }
     }
 
     /// How the next tokens are drawn.
@@ -91,6 +114,23 @@ impl Streams {
             Draws::Masked => (usual_sampling(), Some(mask())),
         };
         (self.sampling, self.mask) = (Arc::new(sampling), mask);
+    }
+
+    /// The runner, with nothing kept in it.
+    pub(super) fn into_runner(mut self) -> Result<Runner, DeviceError> {
+        (0..self.streams.len()).try_for_each(|stream| self.begin(stream))?;
+        Ok(self.runner)
+    }
+
+    /// Records the steps that `work` runs, each node timed.
+    pub(super) fn record(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<(), DeviceError>,
+    ) -> Result<Vec<StepTimes>, DeviceError> {
+        self.recorded = Some(Vec::new());
+        let done = work(self);
+        let recorded = self.recorded.take().unwrap_or_default();
+        done.map(|()| recorded)
     }
 
     /// The token at an index of a stream's made-up text.
@@ -191,6 +231,45 @@ impl Streams {
 
     /// Runs one step and returns what it drew, a token a part.
     fn step(&mut self, parts: &[Part], draw: Draw) -> Result<Vec<TokenId>, DeviceError> {
+        let begun = Instant::now();
+        let (batch, draws) = self.assemble(parts, draw);
+        let outputs = self.compute(begun, &batch, &draws)?;
+        for part in parts {
+            let stream = &mut self.streams[part.stream];
+            stream.tokens += part.tokens.len();
+            stream.reached = stream.reached.max(stream.tokens);
+            let is_recurrent = self.runner.layout.is_recurrent();
+            stream.bank = is_recurrent.then(|| stream.bank.map_or(0, |bank| 1 - bank));
+        }
+        let drawn = |token: Option<TokenId>| token.expect("a token was asked for of each output");
+        Ok(outputs.into_iter().map(|output| drawn(output.token)).collect())
+    }
+
+    /// Submits, samples and waits, with a look at the clock after each where steps are recorded.
+    fn compute(
+        &mut self,
+        begun: Instant,
+        batch: &Batch,
+        draws: &SampleRows,
+    ) -> Result<Vec<OutputResult>, DeviceError> {
+        let Runner { plan, state, .. } = &mut self.runner;
+        let Some(recorded) = &mut self.recorded else {
+            let step = plan.submit(batch, state.as_mut())?;
+            plan.sample(step, draws, state.as_mut())?;
+            return Ok(plan.wait(step)?.outputs);
+        };
+        let mut nodes = Vec::new();
+        let assembled = begun.elapsed();
+        let step = plan.submit_timed(batch, state.as_mut(), &mut nodes)?;
+        let submitted = begun.elapsed();
+        plan.sample(step, draws, state.as_mut())?;
+        let sampled = begun.elapsed();
+        let outputs = plan.wait(step)?.outputs;
+        recorded.push(StepTimes { begun, assembled, submitted, sampled, ended: begun.elapsed(), nodes });
+        Ok(outputs)
+    }
+
+    fn assemble(&self, parts: &[Part], draw: Draw) -> (Batch, SampleRows) {
         let mut batch = Batch::default();
         let mut draws = SampleRows::default();
         for part in parts {
@@ -210,18 +289,7 @@ impl Streams {
                 });
             }
         }
-        let Runner { plan, state, layout, .. } = &mut self.runner;
-        let step = plan.submit(&batch, state.as_mut())?;
-        plan.sample(step, &draws, state.as_mut())?;
-        let outputs = plan.wait(step)?.outputs;
-        for part in parts {
-            let stream = &mut self.streams[part.stream];
-            stream.tokens += part.tokens.len();
-            stream.reached = stream.reached.max(stream.tokens);
-            stream.bank = layout.is_recurrent().then(|| stream.bank.map_or(0, |bank| 1 - bank));
-        }
-        let drawn = |token: Option<TokenId>| token.expect("a token was asked for of each output");
-        Ok(outputs.into_iter().map(|output| drawn(output.token)).collect())
+        (batch, draws)
     }
 
     fn push(&self, batch: &mut Batch, part: &Part) {

@@ -4,6 +4,7 @@
 //! one to look at, as what follows it was given other inputs.
 
 use super::check_ids;
+use crate::arguments::DeviceArguments;
 use crate::arguments::values::{self, TokenIds};
 use crate::backend::{ActivationsName, BackendName};
 use crate::failure::Failure;
@@ -127,7 +128,7 @@ fn trace(
 ) -> Result<(), Failure> {
     // The reference multiplies in single precision, so what differs from it is a fault only where that is asked for.
     let activations = (backend == BackendName::Cpu).then_some(ActivationsName::F32);
-    let (backend, _) = backend.open_counted(threads, activations)?;
+    let backend = DeviceArguments { backend, threads, cpu_isa: None, activations }.open()?;
     let options =
         LoadOptions { context: Some(ids.len()), step_rows: Some(ids.len()), ..LoadOptions::default() };
     let Loaded { program, mut runner, .. } = progress::load(path, backend.as_ref(), &options)?;

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress;
 use clap::Args;
-use gannet_engine::{EngineHandle, EngineOptions, Request};
+use gannet_engine::{EngineHandle, EngineOptions, EngineStats, Request, Runner};
 use gannet_loader::machine::Process;
 use gannet_loader::{DEFAULT_STEP_ROWS, LoadOptions, Loaded, Running};
 use recorder::{Record, Recorder};
@@ -98,6 +98,20 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
     } else {
         output::show(&(report.lines().join("\n") + "\n"))
     }
+}
+
+/// Runs one request of a short prompt through an engine of its own; what the engine counted.
+pub(super) fn one_request(runner: Runner, answer_tokens: usize) -> Result<EngineStats, Failure> {
+    let (context, vocabulary) = (runner.context, runner.vocabulary);
+    let arrival = Arrival::alone(1, answer_tokens.min(context - 1).max(1));
+    let Running { handle, thread } = gannet_loader::start(runner, EngineOptions::default())?;
+    replay(&handle, &[arrival], vocabulary)?;
+    let stats = handle.stats();
+    drop(handle);
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+    Ok(stats)
 }
 
 /// Sends each request at its moment and follows all to their ends.

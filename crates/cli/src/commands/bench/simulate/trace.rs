@@ -66,6 +66,18 @@ pub(super) fn trace(shape: &Shape) -> Vec<Arrival> {
 }
 
 impl Arrival {
+    /// A request at once, with nothing beside it.
+    pub(super) fn alone(prompt_tokens: usize, answer_tokens: usize) -> Self {
+        Self {
+            after: Duration::ZERO,
+            prompt_tokens,
+            answer_tokens,
+            shared_tokens: 0,
+            number: 0,
+            is_long: false,
+        }
+    }
+
     /// Its tokens: first those of all requests, then its own.
     pub(super) fn prompt(&self, vocabulary: usize) -> Vec<TokenId> {
         let token = |index: usize| {
