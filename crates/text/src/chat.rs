@@ -41,8 +41,10 @@ pub use clock::Clock;
 pub use message::{Content, Message};
 pub use source::{TemplateSources, from_config, from_file};
 
-/// Most work of one rendering. A unit is an instruction or 64 bytes of data, so this bounds memory too, to 320 MB.
-pub const MAX_FUEL: u64 = 5_000_000;
+/// Most work of one rendering. A unit is an instruction or 64 bytes of data, so this bounds memory too, to 128 MB.
+pub const MAX_FUEL: u64 = 2_000_000;
+/// Most work to find out which contents a template prints.
+const PROBE_FUEL: u64 = MAX_FUEL / 16;
 /// Longest rendered text, in bytes; a context of a million tokens has about 4 million.
 pub const MAX_RENDERED_BYTES: usize = 1 << 23;
 /// Most bytes that a template prints, into its own variables too: macros print what then is printed again.
@@ -227,7 +229,10 @@ impl ChatTemplate {
         const PROBE: &str = "gannet probe";
         let prints = |content: Content| {
             let probe = [Message { content, ..Message::new("user", "") }];
-            let rendered = self.render(&probe, &[], &RenderOptions::default());
+            let options = &RenderOptions::default();
+            let conversation =
+                Conversation { messages: &probe, tools: &[], options, generate: true, fuel: PROBE_FUEL };
+            let rendered = self.render_adapted(&conversation);
             rendered.is_ok_and(|chat| {
                 chat.text.contains(PROBE) && !chat.text.contains("'type'") && !chat.text.contains("\"type\"")
             })

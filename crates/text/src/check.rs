@@ -122,9 +122,10 @@ impl Text {
     /// What looks wrong about tokenizer and template; `listed` are the ends of text that the model's own files name.
     pub fn findings(&self, listed: &[TokenId]) -> Vec<Finding> {
         let mut findings = Vec::new();
-        let printed = match &self.template {
-            None => Err(Finding::NoTemplate),
-            Some(template) => template
+        let printed = match (&self.template, &self.template_fault) {
+            (_, Some(fault)) => Err(Finding::TemplateFails { reason: fault.to_string() }),
+            (None, None) => Err(Finding::NoTemplate),
+            (Some(template), None) => template
                 .render(&[Message::new("user", "gannet")], &[], &RenderOptions::default())
                 .map(|rendered| rendered.text)
                 .map_err(|error| Finding::TemplateFails { reason: error.to_string() }),

@@ -2,6 +2,8 @@
 //!
 //! Knows no file name: the caller, who opened the file, adds it.
 
+use std::sync::Arc;
+
 use crate::tokenizer::TokenId;
 
 /// What a tokenizer, a chat template or a stop string can be refused for.
@@ -150,6 +152,9 @@ pub enum TextError {
     /// A chat was asked for, and the model has no template.
     #[error("this model has no chat template; use --raw to give it plain text")]
     NoTemplate,
+    /// The model's chat template has a fault, which was found when it was loaded.
+    #[error("{0}; use --raw to give the model plain text")]
+    UnusableTemplate(Arc<TextError>),
     /// A chat template that is no template.
     #[error("the chat template has a fault in line {line}: {reason}")]
     TemplateSyntax {

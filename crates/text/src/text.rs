@@ -2,6 +2,8 @@
 //!
 //! Knows no file: the loader reads bytes, or metadata, and hands them over.
 
+use std::sync::Arc;
+
 use crate::chat::{self, ChatTemplate, TemplateSources};
 use crate::error::TextError;
 use crate::gguf::{self, GgufVocabulary};
@@ -16,6 +18,8 @@ pub struct Text {
     pub template: Option<ChatTemplate>,
     /// Used instead where there are tools; few models have it.
     pub tool_template: Option<ChatTemplate>,
+    /// Why a template that the model has can't be used. All that needs no template works without.
+    pub template_fault: Option<Arc<TextError>>,
 }
 
 /// The chat templates of a GGUF file.
@@ -55,7 +59,7 @@ impl Text {
     /// Loads the text side of a Hugging Face directory.
     ///
     /// # Errors
-    /// As the `Tokenizer`'s constructors, `TokenizerConfig::from_json` and `ChatTemplate::new`.
+    /// As the `Tokenizer`'s constructors and `TokenizerConfig::from_json`.
     pub fn from_files(files: &TextFiles<'_>) -> Result<Self, TextError> {
         let config = files.tokenizer_config.map(TokenizerConfig::from_json).transpose()?.unwrap_or_default();
         let tokenizer = match files.tokenizer {
@@ -67,39 +71,52 @@ impl Text {
             TokenizerFile::Tiktoken(lines) => Tokenizer::from_tiktoken(lines, &config)?,
         };
         let sources = match (files.chat_template, &config.chat_template) {
-            (Some(file), _) => Some(TemplateSources { plain: chat::from_file(file)?, for_tools: None }),
-            (None, Some(entry)) => Some(chat::from_config(entry)?),
-            (None, None) => None,
+            (Some(file), _) => {
+                chat::from_file(file).map(|plain| TemplateSources { plain, for_tools: None }).map(Some)
+            }
+            (None, Some(entry)) => chat::from_config(entry).map(Some),
+            (None, None) => Ok(None),
         };
-        Self::with_templates(tokenizer, sources)
+        Ok(Self::with_templates(tokenizer, sources))
     }
 
     /// Loads the text side of a GGUF file.
     ///
     /// # Errors
-    /// As `gguf::tokenizer` and `ChatTemplate::new`.
+    /// As `gguf::tokenizer`.
     pub fn from_gguf(vocabulary: GgufVocabulary, templates: GgufTemplates<'_>) -> Result<Self, TextError> {
         let for_tools = templates.tool_use.map(str::to_owned);
         // Few files have a template for tools alone, but it is one.
         let plain = templates.plain.or(templates.default).or(templates.tool_use);
         let sources = plain.map(|plain| TemplateSources { plain: plain.to_owned(), for_tools });
-        Self::with_templates(gguf::tokenizer(vocabulary)?, sources)
+        Ok(Self::with_templates(gguf::tokenizer(vocabulary)?, Ok(sources)))
     }
 
     /// The chat template for a conversation with these tools, or none.
     ///
     /// # Errors
-    /// `NoTemplate`, which says what to do without one.
+    /// `NoTemplate`, which says what to do without one, or what is wrong with the template that there is.
     pub fn require_template(&self, tools: &[serde_json::Value]) -> Result<&ChatTemplate, TextError> {
         let for_tools = self.tool_template.as_ref().filter(|_| !tools.is_empty());
-        for_tools.or(self.template.as_ref()).ok_or(TextError::NoTemplate)
+        let fault = self.template_fault.as_ref().filter(|_| self.template.is_none() || !tools.is_empty());
+        match (fault, for_tools.or(self.template.as_ref())) {
+            (Some(fault), _) => Err(TextError::UnusableTemplate(fault.clone())),
+            (None, template) => template.ok_or(TextError::NoTemplate),
+        }
     }
 
-    fn with_templates(tokenizer: Tokenizer, sources: Option<TemplateSources>) -> Result<Self, TextError> {
-        let template = |source: &str| ChatTemplate::new(source, &tokenizer);
-        let plain = sources.as_ref().map(|sources| template(&sources.plain)).transpose()?;
-        let for_tools = sources.as_ref().and_then(|sources| sources.for_tools.as_deref());
-        let tool_template = for_tools.map(template).transpose()?;
-        Ok(Self { template: plain, tool_template, tokenizer })
+    fn with_templates(tokenizer: Tokenizer, sources: Result<Option<TemplateSources>, TextError>) -> Self {
+        let mut text = Self { tokenizer, template: None, tool_template: None, template_fault: None };
+        text.template_fault = sources.and_then(|sources| text.read_templates(sources)).err().map(Arc::new);
+        text
+    }
+
+    fn read_templates(&mut self, sources: Option<TemplateSources>) -> Result<(), TextError> {
+        if let Some(TemplateSources { plain, for_tools }) = sources {
+            self.template = Some(ChatTemplate::new(&plain, &self.tokenizer)?);
+            let for_tools = for_tools.map(|source| ChatTemplate::new(&source, &self.tokenizer));
+            self.tool_template = for_tools.transpose()?;
+        }
+        Ok(())
     }
 }

@@ -14,13 +14,14 @@ use minijinja::machinery::{CodeGenerator, Instruction, Instructions, eval, make_
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
 
-/// Weighs the value on the stack.
+/// Weighs the value on the stack, and makes a list of what only promises to be one.
 pub(super) const WEIGH: &str = "weigh";
 /// Weighs the value on the stack, which must be, or hold, no namespace: one in itself would have no end.
 pub(super) const WEIGH_ASSIGNED: &str = "weigh_assigned";
 /// Pays for a walk through the value on the stack.
 pub(super) const PAY: &str = "pay";
-/// `~` and `*`.
+/// `+`, `~` and `*`.
+pub(super) const ADD: &str = "add";
 pub(super) const JOIN: &str = "join_texts";
 pub(super) const REPEAT: &str = "repeat";
 /// Calls the filter, or performs the test, whose name is the last argument.
@@ -97,9 +98,9 @@ fn replacement<'source>(instruction: &Instruction<'source>) -> Result<Vec<Instru
         // The formatter counts what is printed.
         I::EmitRaw(text) => vec![I::LoadConst(Value::from(*text)), I::Emit],
         I::StringConcat => vec![I::ApplyFilter(JOIN, Some(2), NOT_KEPT)],
+        I::Add => vec![I::ApplyFilter(ADD, Some(2), NOT_KEPT)],
         I::Mul => vec![I::ApplyFilter(REPEAT, Some(2), NOT_KEPT)],
-        I::Add
-        | I::Slice
+        I::Slice
         | I::BuildMap(_)
         | I::BuildList(_)
         | I::BuildTuple(_)

@@ -130,6 +130,9 @@ fn indent(
     if prefix.chars().count() > MAX_INDENT {
         return Err(Error::new(ErrorKind::InvalidOperation, format!("indent is wider than {MAX_INDENT}")));
     }
+    let lines = text.matches('\n').count().saturating_add(1);
+    weight::check_bytes(text.len().saturating_add(lines.saturating_mul(prefix.len())))?;
+    weight::check_pieces(text, Some("\n"))?;
     let lines = text.split('\n').enumerate().map(|(number, line)| match number {
         0 if !first => line.to_owned(),
         _ if line.is_empty() && !blank && number > 0 => String::new(),

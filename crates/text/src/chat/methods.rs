@@ -33,10 +33,19 @@ fn pay(state: &State<'_, '_>, value: &Value, method: &str, args: &[Value]) -> Re
         (Some(text), "split" | "rsplit") => weight::check_pieces(text, args.first().and_then(Value::as_str)),
         (Some(text), "splitlines") => weight::check_pieces(text, Some("\n")),
         (Some(text), "format") => weight::check_fields(state, text, args),
+        (Some(text), "join") => args.iter().try_for_each(|list| weight::check_join(state, list, text)),
+        (Some(text), "replace") => check_replaced(text, args),
         (None, "get" | "keys" | "values" | "items" | "copy") => Ok(()),
         (Some(_), _) => args.iter().try_for_each(|value| weight::pay(state, value).map(|_| ())),
         (None, _) => args.iter().chain([value]).try_for_each(|value| weight::pay(state, value).map(|_| ())),
     }
+}
+
+/// Refuses a replacement that makes the text too long.
+pub(super) fn check_replaced(text: &str, args: &[Value]) -> Result<(), Error> {
+    let part = |place: usize| args.get(place).and_then(Value::as_str).unwrap_or("");
+    let (old, new) = (part(0), part(1));
+    weight::check_bytes(text.len().saturating_add(text.matches(old).count().saturating_mul(new.len())))
 }
 
 /// The methods of `str` that minijinja-contrib lacks; `None` for all others.
@@ -81,7 +90,9 @@ fn string_method(text: &str, method: &str, args: &[Value]) -> Result<Option<Valu
         }
         "expandtabs" => {
             let (width,): (Option<usize>,) = from_args(args)?;
-            Value::from(without_tabs(text, width.unwrap_or(8).min(MAX_WIDTH)))
+            let width = width.unwrap_or(8).min(MAX_WIDTH);
+            weight::check_bytes(text.len().saturating_add(text.matches('\t').count().saturating_mul(width)))?;
+            Value::from(without_tabs(text, width))
         }
         "format" => {
             check_widths(text)?;

@@ -7,7 +7,7 @@
 use minijinja::value::{Rest, Tuple, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 
-use super::compiled;
+use super::{compiled, methods};
 
 /// The heaviest value of a template, in bytes of text, with `PART` for each part of a list or dict.
 pub(super) const MAX_WEIGHT: u64 = 1 << 23;
@@ -16,7 +16,7 @@ const PART: u64 = 16;
 /// Deepest nesting; values are printed, compared and released by recursion.
 const MAX_DEPTH: usize = 100;
 /// How much weight is walked through for one unit of fuel.
-const WEIGHT_PER_FUEL: u64 = 64;
+const WEIGHT_PER_FUEL: u64 = PART;
 
 /// Filters that look at no more of a value than its outside or its text.
 const SHALLOW: [&str; 25] = [
@@ -72,7 +72,10 @@ const COMPARING: [&str; 18] = [
 pub(super) fn add_to(environment: &mut Environment<'_>) {
     environment.add_filter(compiled::WEIGH, |state: &State<'_, '_>, value: Value| {
         pay(state, &value)?;
-        Ok::<_, Error>(value)
+        // A slice of a slice of a slice would be walked by recursion.
+        let lazy =
+            is_list(&value) && !value.is_tuple() && value.downcast_object_ref::<Vec<Value>>().is_none();
+        Ok::<_, Error>(if lazy { Value::from(value.try_iter()?.collect::<Vec<_>>()) } else { value })
     });
     environment.add_filter(compiled::WEIGH_ASSIGNED, |state: &State<'_, '_>, value: Value| {
         if is_namespace(&value) {
@@ -85,6 +88,7 @@ pub(super) fn add_to(environment: &mut Environment<'_>) {
         pay(state, &value)?;
         Ok::<_, Error>(value)
     });
+    environment.add_filter(compiled::ADD, add);
     environment.add_filter(compiled::JOIN, join);
     environment.add_filter(compiled::REPEAT, repeat);
     environment.add_filter(compiled::FILTER, filter);
@@ -155,73 +159,93 @@ fn invalid(reason: String) -> Error {
     Error::new(ErrorKind::InvalidOperation, reason)
 }
 
+/// `left + right`.
+fn add(state: &State<'_, '_>, left: Value, right: Value) -> Result<Value, Error> {
+    if let (Some(one), Some(other)) = (left.as_str(), right.as_str()) {
+        check((one.len() + other.len()) as u64)?;
+        return Ok(Value::from([one, other].concat()));
+    }
+    if is_list(&left) && is_list(&right) && left.is_tuple() == right.is_tuple() {
+        check(pay(state, &left)? + pay(state, &right)?)?;
+        let items = left.try_iter()?.chain(right.try_iter()?).collect();
+        return Ok(list_like(&left, items));
+    }
+    arithmetic("+", (&left, &right), i128::checked_add, |one, other| one + other)
+}
+
 /// `left ~ right`.
 fn join(state: &State<'_, '_>, left: Value, right: Value) -> Result<Value, Error> {
     let mut text = String::new();
     for value in [left, right] {
         match value.as_str() {
-            Some(part) => {
-                check((text.len() + part.len()) as u64)?;
-                text.push_str(part);
-            }
+            Some(part) => text.push_str(part),
             None => {
                 pay(state, &value)?;
                 text.push_str(&value.to_string());
             }
         }
+        check(text.len() as u64)?;
     }
-    check(text.len() as u64)?;
     Ok(Value::from(text))
 }
 
 /// `left * right`.
 fn repeat(state: &State<'_, '_>, left: Value, right: Value) -> Result<Value, Error> {
-    let (repeated, count) = match left.kind() {
-        ValueKind::Number | ValueKind::Bool => (&right, &left),
-        _ => (&left, &right),
+    let (repeated, count) = if is_number(&left) { (&right, &left) } else { (&left, &right) };
+    let known = repeated.as_str().is_some() || is_list(repeated);
+    let Some(count) = whole(count).filter(|_| known) else {
+        return arithmetic("*", (&left, &right), i128::checked_mul, |one, other| one * other);
     };
-    let kind = repeated.kind();
-    if matches!(kind, ValueKind::Number | ValueKind::Bool) {
-        return product(&left, &right);
-    }
-    let number = count.is_integer().then(|| i128::try_from(count.clone()).ok()).flatten();
-    let known = matches!(kind, ValueKind::String | ValueKind::Seq | ValueKind::Iterable);
-    let Some(number) = number.filter(|_| known) else {
-        return Err(impossible(&left, &right));
-    };
-    let times = usize::try_from(number.max(0)).unwrap_or(usize::MAX);
-    check(pay(state, repeated)?.saturating_mul(times as u64))?;
+    let count = usize::try_from(count.max(0)).unwrap_or(usize::MAX);
+    check(pay(state, repeated)?.saturating_mul(count as u64))?;
     if let Some(text) = repeated.as_str() {
-        return Ok(Value::from(text.repeat(times)));
+        return Ok(Value::from(text.repeat(count)));
     }
     let items: Vec<Value> = repeated.try_iter()?.collect();
-    let items = std::iter::repeat_n(items, times).flatten();
-    Ok(match repeated.downcast_object_ref::<Tuple>() {
-        Some(_) => Value::from(Tuple::from(items.collect::<Vec<_>>())),
-        None => Value::from(items.collect::<Vec<_>>()),
-    })
+    Ok(list_like(repeated, std::iter::repeat_n(items, count).flatten().collect()))
 }
 
-fn product(left: &Value, right: &Value) -> Result<Value, Error> {
-    let whole = |value: &Value| {
-        let whole = value.is_integer() || value.kind() == ValueKind::Bool;
-        whole.then(|| i128::try_from(value.clone()).ok()).flatten()
-    };
+/// The operation on two numbers, exact on whole ones.
+fn arithmetic(
+    operator: &str,
+    (left, right): (&Value, &Value),
+    exact: fn(i128, i128) -> Option<i128>,
+    rounded: fn(f64, f64) -> f64,
+) -> Result<Value, Error> {
+    if !is_number(left) || !is_number(right) {
+        let (left, right) = (left.kind(), right.kind());
+        return Err(invalid(format!(
+            "tried to use {operator} operator on unsupported types {left} and {right}"
+        )));
+    }
     let float = |value: &Value| match whole(value) {
         Some(number) => Ok(number as f64),
         None => f64::try_from(value.clone()),
     };
     let (Some(one), Some(other)) = (whole(left), whole(right)) else {
-        return Ok(Value::from(float(left)? * float(right)?));
+        return Ok(Value::from(rounded(float(left)?, float(right)?)));
     };
-    let product = one.checked_mul(other);
-    let product = product.ok_or_else(|| invalid(format!("unable to calculate {left} * {right}")))?;
-    Ok(i64::try_from(product).map_or_else(|_| Value::from(product), Value::from))
+    let result = exact(one, other);
+    let result = result.ok_or_else(|| invalid(format!("unable to calculate {left} {operator} {right}")))?;
+    Ok(i64::try_from(result).map_or_else(|_| Value::from(result), Value::from))
 }
 
-fn impossible(left: &Value, right: &Value) -> Error {
-    let (left, right) = (left.kind(), right.kind());
-    invalid(format!("tried to use * operator on unsupported types {left} and {right}"))
+fn is_number(value: &Value) -> bool {
+    matches!(value.kind(), ValueKind::Number | ValueKind::Bool)
+}
+
+fn whole(value: &Value) -> Option<i128> {
+    let whole = value.is_integer() || value.kind() == ValueKind::Bool;
+    whole.then(|| i128::try_from(value.clone()).ok()).flatten()
+}
+
+fn is_list(value: &Value) -> bool {
+    matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable)
+}
+
+/// A tuple of tuples, a list otherwise.
+fn list_like(model: &Value, items: Vec<Value>) -> Value {
+    if model.is_tuple() { Value::from(Tuple::from(items)) } else { Value::from(items) }
 }
 
 /// Calls the filter that the last argument names, once what it may walk through is paid.
@@ -236,7 +260,12 @@ fn filter(state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>) -> Result<Value,
     }
     match name.as_str() {
         "sum" => check_start(args)?,
+        "join" => check_join(state, &args[0], args.get(1).and_then(Value::as_str).unwrap_or(""))?,
         "batch" | "slice" => check_counts(args)?,
+        "replace" => {
+            let text = args.first().and_then(Value::as_str).unwrap_or("");
+            methods::check_replaced(text, &args[1..])?;
+        }
         _ => {}
     }
     let unknown = |error: Error| match (error.kind(), error.detail()) {
@@ -280,6 +309,17 @@ pub(super) fn check_pieces(text: &str, separator: Option<&str>) -> Result<(), Er
         None => text.split_whitespace().count(),
     };
     check(PART * pieces as u64)
+}
+
+/// Refuses to join so much that the text is too long.
+pub(super) fn check_join(state: &State<'_, '_>, list: &Value, separator: &str) -> Result<(), Error> {
+    let weight = pay(state, list)?;
+    check(weight.saturating_add(weight / PART * separator.len() as u64))
+}
+
+/// Refuses a text of so many bytes.
+pub(super) fn check_bytes(bytes: usize) -> Result<(), Error> {
+    check(bytes as u64)
 }
 
 /// Refuses to fill a text with fields that make it too long.

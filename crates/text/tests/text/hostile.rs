@@ -148,7 +148,9 @@ proptest! {
 /// Templates that try to use up memory or time, each by another way.
 fn greedy_templates() -> Vec<String> {
     let doubled = |first: &str, step: &str, last: &str| {
-        format!("{{% set ns = namespace(x={first}) %}}{{% for i in range(99) %}}{{% set ns.x = {step} %}}{{% endfor %}}{last}")
+        format!(
+            "{{% set ns = namespace(x={first}) %}}{{% for i in range(99) %}}{{% set ns.x = {step} %}}{{% endfor %}}{last}"
+        )
     };
     let often = |first: &str, step: &str| {
         let loops = "{% for i in range(99999) %}";
@@ -181,58 +183,157 @@ fn greedy_templates() -> Vec<String> {
         "{% call f() %}{% endcall %}{% macro f() %}{{ caller() }}{{ f() }}{% endmacro %}{{ f() }}",
     ];
     let values = [
-        "'x' * 1000000000000", "1000000000000 * 'x'", "[1] * 1000000000000", "(1, 2) * 100000000", "(1, 2) * 10000000",
-        "[[[[1] * 100000000] * 100000000] * 100000000]", "range(1000000000000) | list", "range(1000000000000) | string",
-        "range(99999999) ~ ''", "range(99999999) | join(',')", "range(9999999) | tojson", "range(9999999) | sort",
-        "[range(99999), range(99999)] * 99999", "'x' | indent(1000000000000)", "[[1]] | tojson(indent=1000000000000)",
-        "[1] * 400000 | tojson(separators=('x' * 1000000, 'x' * 1000000))", "'%1000000000000d' % 1",
-        "'%1000000000s' | format('a')", "'%.1000000000f' | format(1.5)", "'%*d' | format(1000000000, 1)",
-        "'{:1000000000000}'.format(1)", "'{:.1000000000f}'.format(1.5)", "'{:{}}'.format(1, 1000000000)",
-        "('{0}' * 99999).format('x' * 8000000)", "('%s' * 9) | format('x' * 8000000, 'x' * 8000000)",
-        "10 ** 10 ** 10 ** 10", "'x'.zfill(1000000000000)", "'x'.ljust(1000000000000)", "'x'.rjust(1000000000000)",
-        "'\t'.expandtabs(1000000000000)", "('\t' * 8000000).expandtabs(1000)", "('a' * 8000000).split('a')",
-        "('a ' * 4000000).split()", "('a ' * 4000000).rsplit()", "('a\n' * 4000000).splitlines()",
-        "('a' * 8000000) | split('a')", "('a ' * 4000000) | split", "('a\n' * 4000000) | lines",
-        "('a' * 8000000) | list", "('a' * 8000000) | batch(2)", "('a' * 8000000) | sort", "('a' * 8000000) | unique",
-        "('a' * 8000000) | map('upper') | list", "('a' * 8000000)[::-1] | list", "('a' * 8000000) | reverse | list",
-        "('a' * 4000).replace('a', 'a' * 4000)", "('a' * 8000000).replace('a', 'a' * 8000000)",
-        "('a' * 8000000) | replace('a', 'a' * 8000000)", "('a' * 8000000).replace('', 'a' * 8000000)",
-        "('a' * 8000000).join(['x'] * 400000)", "['x'] * 400000 | join('a' * 8000000)", "('<' * 8000000) | e | e",
-        "[1] | batch(1000000000, 0) | list", "[1] | slice(1000000000) | list", "[1] | slice(9000000, 0) | list",
-        "[[1]] * 400000 | sum(start=[])", "['x' * 10] * 200000 | sum(start='')", "[[1] * 400000] * 9 | map('list') | list",
-        "['a' * 1000000] * 8 | map('replace', 'a', 'a' * 100) | list", "[1] | zip(range(99999999)) | list",
-        "[range(99999999)] | chain(range(99999999)) | list", "('{' * 100000).format()", "debug()",
-        "'\u0130' * 2000000 | lower | upper", "('ß' * 4000000).upper().upper()", "('x' * 8000000).title().swapcase()",
+        "('\\n' * 8000000) | indent(256)",
+        "('\\n' * 500000) | indent('x' * 256)",
+        "'x' * 1000000000000",
+        "1000000000000 * 'x'",
+        "[1] * 1000000000000",
+        "(1, 2) * 100000000",
+        "(1, 2) * 10000000",
+        "[[[[1] * 100000000] * 100000000] * 100000000]",
+        "range(1000000000000) | list",
+        "range(1000000000000) | string",
+        "range(99999999) ~ ''",
+        "range(99999999) | join(',')",
+        "range(9999999) | tojson",
+        "range(9999999) | sort",
+        "[range(99999), range(99999)] * 99999",
+        "'x' | indent(1000000000000)",
+        "[[1]] | tojson(indent=1000000000000)",
+        "[1] * 400000 | tojson(separators=('x' * 1000000, 'x' * 1000000))",
+        "'%1000000000000d' % 1",
+        "'%1000000000s' | format('a')",
+        "'%.1000000000f' | format(1.5)",
+        "'%*d' | format(1000000000, 1)",
+        "'{:1000000000000}'.format(1)",
+        "'{:.1000000000f}'.format(1.5)",
+        "'{:{}}'.format(1, 1000000000)",
+        "('{0}' * 99999).format('x' * 8000000)",
+        "('%s' * 9) | format('x' * 8000000, 'x' * 8000000)",
+        "10 ** 10 ** 10 ** 10",
+        "'x'.zfill(1000000000000)",
+        "'x'.ljust(1000000000000)",
+        "'x'.rjust(1000000000000)",
+        "'\t'.expandtabs(1000000000000)",
+        "('\t' * 8000000).expandtabs(1000)",
+        "('a' * 8000000).split('a')",
+        "('a ' * 4000000).split()",
+        "('a ' * 4000000).rsplit()",
+        "('a\n' * 4000000).splitlines()",
+        "('a' * 8000000) | split('a')",
+        "('a ' * 4000000) | split",
+        "('a\n' * 4000000) | lines",
+        "('a' * 8000000) | list",
+        "('a' * 8000000) | batch(2)",
+        "('a' * 8000000) | sort",
+        "('a' * 8000000) | unique",
+        "('a' * 8000000) | map('upper') | list",
+        "('a' * 8000000)[::-1] | list",
+        "('a' * 8000000) | reverse | list",
+        "('a' * 4000).replace('a', 'a' * 4000)",
+        "('a' * 8000000).replace('a', 'a' * 8000000)",
+        "('a' * 8000000) | replace('a', 'a' * 8000000)",
+        "('a' * 8000000).replace('', 'a' * 8000000)",
+        "('a' * 8000000).join(['x'] * 400000)",
+        "['x'] * 400000 | join('a' * 8000000)",
+        "('<' * 8000000) | e | e",
+        "[1] | batch(1000000000, 0) | list",
+        "[1] | slice(1000000000) | list",
+        "[1] | slice(9000000, 0) | list",
+        "[[1]] * 400000 | sum(start=[])",
+        "['x' * 10] * 200000 | sum(start='')",
+        "[[1] * 400000] * 9 | map('list') | list",
+        "['a' * 1000000] * 8 | map('replace', 'a', 'a' * 100) | list",
+        "[1] | zip(range(99999999)) | list",
+        "[range(99999999)] | chain(range(99999999)) | list",
+        "('{' * 100000).format()",
+        "debug()",
+        "'İ' * 2000000 | lower | upper",
+        "('ß' * 4000000).upper().upper()",
+        "('x' * 8000000).title().swapcase()",
     ];
     let mut templates: Vec<String> = statements.map(str::to_owned).into();
     templates.extend(values.map(|value| format!("{{{{ {value} | length }}}}")));
     templates.extend(values.map(|value| format!("{{% set x = {value} %}}{{{{ x }}}}")));
     let steps = [
-        "ns.x + ns.x", "ns.x * 2", "ns.x * 3 + ns.x", "[ns.x, ns.x]", "(ns.x, ns.x)", "{'a': ns.x, 'b': ns.x}",
-        "dict(a=ns.x, b=ns.x)", "ns.x[:] + ns.x[::-1]", "ns.x | list + ns.x | list", "[ns.x] * 9 | list",
-        "[ns.x, ns.x] | map('list') | list", "ns.x | chain(ns.x)", "ns.x | zip(ns.x) | list", "[ns.x, ns.x] | first + ns.x",
-        "[ns.x] | batch(9, ns.x) | list", "[ns.x] | slice(9, ns.x) | list", "[ns.x, ns.x] | groupby(0) | list",
-        "ns.x | select + ns.x | select", "[ns.x] + [ns.x]", "{'a': [ns.x, ns.x]}.items() | list", "[ns.x if 1 else 0] * 2",
-        "[[ns.x, ns.x]] | sum(start=[])", "ns.x | default(ns.x) + ns.x", "[ns.x, ns.x] | sort | unique | list",
+        "ns.x + ns.x",
+        "ns.x * 2",
+        "ns.x * 3 + ns.x",
+        "[ns.x, ns.x]",
+        "(ns.x, ns.x)",
+        "{'a': ns.x, 'b': ns.x}",
+        "dict(a=ns.x, b=ns.x)",
+        "ns.x[:] + ns.x[::-1]",
+        "ns.x | list + ns.x | list",
+        "[ns.x] * 9 | list",
+        "[ns.x, ns.x] | map('list') | list",
+        "ns.x | chain(ns.x)",
+        "ns.x | zip(ns.x) | list",
+        "[ns.x, ns.x] | first + ns.x",
+        "[ns.x] | batch(9, ns.x) | list",
+        "[ns.x] | slice(9, ns.x) | list",
+        "[ns.x, ns.x] | groupby(0) | list",
+        "ns.x | select + ns.x | select",
+        "[ns.x] + [ns.x]",
+        "{'a': [ns.x, ns.x]}.items() | list",
+        "[ns.x if 1 else 0] * 2",
+        "[[ns.x, ns.x]] | sum(start=[])",
+        "ns.x | default(ns.x) + ns.x",
+        "[ns.x, ns.x] | sort | unique | list",
     ];
-    for last in ["", "{{ ns.x }}", "{{ ns.x | string | length }}", "{{ ns.x == ns.x[:] }}", "{{ ns.x | tojson }}", "{{ 'a' ~ ns.x }}"] {
-        templates.extend(steps.map(|step| doubled("[1]", step, last)));
-    }
+    templates.extend(steps.map(|step| doubled("[1]", step, "{{ ns.x | string | length }}")));
     let text_steps = [
-        "ns.x ~ ns.x", "ns.x + ns.x", "ns.x * 9", "(ns.x * 9).upper()", "[ns.x] * 9 | join", "ns.x.replace('a', ns.x)",
-        "ns.x | replace('a', ns.x)", "'%s%s' % (ns.x, ns.x)", "'{}{}'.format(ns.x, ns.x)", "ns.x | indent(200)",
-        "ns.x.join([ns.x, ns.x, ns.x])", "[ns.x, ns.x] | string", "[ns.x, ns.x] | tojson", "ns.x | urlencode | urlencode",
-        "ns.x | list | join(ns.x)", "ns.x.split('a') | join(ns.x)", "{ns.x: ns.x} | string", "ns.x | pprint * 2",
-        "ns.x | e | e + '<'", "ns.x.center(1000) ~ ns.x", "(ns.x, ns.x) ~ ''",
+        "ns.x ~ ns.x",
+        "ns.x + ns.x",
+        "ns.x * 9",
+        "(ns.x * 9).upper()",
+        "[ns.x] * 9 | join",
+        "ns.x.replace('a', ns.x)",
+        "ns.x | replace('a', ns.x)",
+        "'%s%s' % (ns.x, ns.x)",
+        "'{}{}'.format(ns.x, ns.x)",
+        "ns.x | indent(200)",
+        "ns.x.join([ns.x, ns.x, ns.x])",
+        "[ns.x, ns.x] | string",
+        "[ns.x, ns.x] | tojson",
+        "ns.x | urlencode | urlencode",
+        "ns.x | list | join(ns.x)",
+        "ns.x.split('a') | join(ns.x)",
+        "{ns.x: ns.x} | string",
+        "ns.x | pprint * 2",
+        "ns.x | e | e + '<'",
+        "ns.x.center(1000) ~ ns.x",
+        "(ns.x, ns.x) ~ ''",
     ];
     templates.extend(text_steps.map(|step| doubled("'aab<'", step, "{{ ns.x }}")));
     let works = [
-        "x == x[:]", "x in [x[:]]", "x < x[:]", "x is eq(x[:])", "x | sort", "x | unique | list", "x | string",
-        "x ~ ''", "x | join", "x | select('eq', x) | list", "x.index(2)", "x.count(2)", "x | tojson", "{x: 1}",
-        "x | max", "x | map('string') | list", "'%s' | format(x)", "'{}'.format(x)", "x | pprint", "not x[::-1]",
-        "x | list", "x | groupby('a')", "[x, x][0] != x[:]", "x | last", "x | length", "x[-1]",
+        "x == x[:]",
+        "x in [x[:]]",
+        "x < x[:]",
+        "x is eq(x[:])",
+        "x | sort",
+        "x | unique | list",
+        "x | string",
+        "x ~ ''",
+        "x | join",
+        "x | select('eq', x) | list",
+        "x.index(2)",
+        "x.count(2)",
+        "x | tojson",
+        "{x: 1}",
+        "x | max",
+        "x | map('string') | list",
+        "'%s' | format(x)",
+        "'{}'.format(x)",
+        "x | pprint",
+        "not x[::-1]",
+        "x | list",
+        "x | groupby('a')",
+        "[x, x][0] != x[:]",
+        "x | last",
+        "x | length",
+        "x[-1]",
     ];
-    templates.extend(works.map(|step| often("[1] * 300000", step)));
     templates.extend(works.map(|step| often("[[[1] * 60] * 60] * 60", step)));
     templates.extend(works.map(|step| often("'ab' * 3000000", step)));
     templates.extend([
@@ -252,7 +353,9 @@ fn greedy_templates() -> Vec<String> {
 
 fn rendered(tokenizer: &Tokenizer, source: &str) -> Result<String, TextError> {
     let template = ChatTemplate::new(source, tokenizer)?;
-    template.render(&[Message::new("user", "x")], &[], &RenderOptions::default()).map(|rendered| rendered.text)
+    template
+        .render(&[Message::new("user", "x")], &[], &RenderOptions::default())
+        .map(|rendered| rendered.text)
 }
 
 fn small_tokenizer() -> Tokenizer {
@@ -272,7 +375,8 @@ fn what_a_template_can_make_grow_is_limited() {
         printed.contains("prints") && printed.contains("12582000, above the limit of 8388608"),
         "{printed}"
     );
-    let captured = "{% set x = 'a' * 4194000 %}{% for i in range(9) %}{% set y %}{{ x }}{% endset %}{% endfor %}";
+    let captured =
+        "{% set x = 'a' * 4194000 %}{% for i in range(9) %}{% set y %}{{ x }}{% endset %}{% endfor %}";
     let captured = rendered(&tokenizer, captured).unwrap_err().to_string();
     assert!(
         captured.contains("into its own variables") && captured.contains("above the limit of 33554432"),
@@ -286,8 +390,7 @@ fn what_a_template_can_make_grow_is_limited() {
 
 /// Set in the process that renders greedy templates, which the shell has limited.
 const LIMITED: &str = "GANNET_TEST_LIMITED";
-/// Address space of that process, in KiB, and its processor time for all templates, in seconds. An unoptimised build
-/// takes about thirty times as long.
+/// Address space of that process, in KiB: 256 MiB above what it has anyway.
 #[cfg(unix)]
 const MEMORY_KIB: u32 = 400 << 10;
 
@@ -295,7 +398,8 @@ const MEMORY_KIB: u32 = 400 << 10;
 #[test]
 fn greedy_templates_end_within_limits_of_memory() {
     let program = std::env::current_exe().unwrap();
-    let limited = format!("ulimit -v {MEMORY_KIB}; exec \"$0\" --exact hostile::greedy_templates_end --nocapture");
+    let limited =
+        format!("ulimit -v {MEMORY_KIB}; exec \"$0\" --exact hostile::greedy_templates_end --nocapture");
     let output = std::process::Command::new("sh")
         .args(["-c", &limited])
         .arg(program)
@@ -317,13 +421,12 @@ fn greedy_templates_end() {
     let tokenizer = small_tokenizer();
     for source in greedy_templates() {
         let label: String = source.chars().take(160).collect();
-        let start = std::time::Instant::now();
         let ended = rendered(&tokenizer, &source);
         let what = match &ended {
             Ok(text) => format!("{} bytes", text.len()),
             Err(error) => error.to_string(),
         };
-        println!("{label}: {:?} {what}", start.elapsed());
+        println!("{label}: {what}");
         if let Ok(text) = ended {
             assert!(text.len() < 1 << 23, "{label}: {} bytes", text.len());
         }

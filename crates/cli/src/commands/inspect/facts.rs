@@ -38,6 +38,8 @@ pub(crate) struct Facts {
     tokenizer_problem: Option<String>,
     end_tokens: Vec<EndToken>,
     chat_template: Option<String>,
+    /// Why the template that the model has can't be used.
+    chat_template_problem: Option<String>,
 }
 
 /// How many layers see how far.
@@ -92,6 +94,9 @@ impl Facts {
             chat_template: known
                 .and_then(|text| text.template.as_ref())
                 .and_then(|_| template_source(checkpoint)),
+            chat_template_problem: known
+                .and_then(|text| text.template_fault.as_ref())
+                .map(ToString::to_string),
         }
     }
 
@@ -111,9 +116,10 @@ impl Facts {
         lines.push(entry("vocabulary", &format!("{}{tied}", self.vocabulary)));
         lines.push(entry("tokenizer", &self.tokenizer_text()));
         lines.push(entry("end tokens", &self.end_tokens_text()));
-        lines.extend(match &self.chat_template {
-            Some(template) => template_lines(template),
-            None => vec![entry("chat template", "none")],
+        lines.extend(match (&self.chat_template_problem, &self.chat_template) {
+            (Some(problem), _) => vec![entry("chat template", &format!("unusable: {problem}"))],
+            (None, Some(template)) => template_lines(template),
+            (None, None) => vec![entry("chat template", "none")],
         });
         lines
     }

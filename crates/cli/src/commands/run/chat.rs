@@ -139,8 +139,8 @@ impl Chat<'_> {
 
     fn answer(&self) -> Result<Answer, Failure> {
         let messages: Vec<Message> = self.system.iter().chain(&self.messages).cloned().collect();
-        let prompt_ids = self.session.chat_ids(&messages)?;
-        let answer = self.session.answer(&prompt_ids, Place::Start, &mut output::show)?;
+        let prompt = self.session.encode_chat(&messages)?;
+        let answer = self.session.answer(&prompt, Place::Start, &mut output::show)?;
         output::show("\n")?;
         if !matches!(answer.ending, Ending::EndToken(_)) {
             eprintln!("[ended by {}]", self.session.describe(&answer));

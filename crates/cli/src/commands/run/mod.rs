@@ -93,12 +93,12 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<(), Failure> {
 }
 
 fn answer_once(arguments: &RunArguments, session: &Session, prompt: &Prompt) -> Result<(), Failure> {
-    let prompt_ids = session.prompt_ids(prompt)?;
+    let encoded = session.encode(prompt)?;
     let answer = if arguments.json {
-        let answer = session.answer(&prompt_ids, prompt.place(), &mut |_| Ok(()))?;
+        let answer = session.answer(&encoded, prompt.place(), &mut |_| Ok(()))?;
         let ids = |ids: &[gannet_ops::TokenId]| ids.iter().map(|id| id.0).collect();
         output::show_json(&AnswerObject {
-            prompt_ids: ids(&prompt_ids),
+            prompt_ids: ids(&encoded.ids),
             token_ids: ids(&answer.token_ids),
             text: session.has_text().then_some(answer.text.as_str()),
             logprobs: arguments.logprobs.map(|_| logprob_objects(&answer.logprobs)),
@@ -109,7 +109,7 @@ fn answer_once(arguments: &RunArguments, session: &Session, prompt: &Prompt) -> 
         })?;
         answer
     } else {
-        let answer = session.answer(&prompt_ids, prompt.place(), &mut output::show)?;
+        let answer = session.answer(&encoded, prompt.place(), &mut output::show)?;
         if !answer.text.ends_with('\n') {
             output::show("\n")?;
         }

@@ -81,15 +81,26 @@ impl Prompt {
     }
 }
 
-/// The ids of a conversation, up to where the answer begins.
-pub(crate) fn encode_chat(text: &Text, messages: &[Message]) -> Result<Vec<TokenId>, TextError> {
-    let rendered = text.require_template(&[])?.render(messages, &[], &RenderOptions::default())?;
-    Ok(token_ids(text.tokenizer.encode_chat(&rendered)?))
+/// A prompt for the engine.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Encoded {
+    pub(crate) ids: Vec<TokenId>,
+    /// Where others are likely to branch off: numbers of ids.
+    pub(crate) boundaries: Vec<u32>,
 }
 
-/// The ids of text as it is.
-pub(crate) fn encode_raw(text: &Text, raw: &str) -> Result<Vec<TokenId>, TextError> {
-    Ok(token_ids(text.tokenizer.encode_prompt(raw)?))
+/// A conversation, up to where the answer begins. The next turn goes on from the ends of its messages.
+pub(crate) fn encode_chat(text: &Text, messages: &[Message]) -> Result<Encoded, TextError> {
+    let options = RenderOptions { boundaries: true, ..RenderOptions::default() };
+    let rendered = text.require_template(&[])?.render(messages, &[], &options)?;
+    let encoded = text.tokenizer.encode_chat_with_boundaries(&rendered)?;
+    let boundaries = encoded.boundaries.iter().filter_map(|boundary| u32::try_from(boundary.tokens).ok());
+    Ok(Encoded { boundaries: boundaries.collect(), ids: token_ids(encoded.ids) })
+}
+
+/// Text as it is.
+pub(crate) fn encode_raw(text: &Text, raw: &str) -> Result<Encoded, TextError> {
+    Ok(Encoded { ids: token_ids(text.tokenizer.encode_prompt(raw)?), boundaries: Vec::new() })
 }
 
 fn token_ids(ids: Vec<u32>) -> Vec<TokenId> {

@@ -2,7 +2,7 @@
 
 use super::RunArguments;
 use super::answer::{Answer, Ending, Transcript, follow};
-use super::prompt::{self, Prompt};
+use super::prompt::{self, Encoded, Prompt};
 use crate::commands::end_token_ids;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -95,17 +95,17 @@ impl Session {
         self.running.handle.context()
     }
 
-    /// The token ids of a prompt.
-    pub(crate) fn prompt_ids(&self, prompt: &Prompt) -> Result<Vec<TokenId>, Failure> {
+    /// What the engine is given of a prompt.
+    pub(crate) fn encode(&self, prompt: &Prompt) -> Result<Encoded, Failure> {
         match prompt {
-            Prompt::Messages(messages) => self.chat_ids(messages),
+            Prompt::Messages(messages) => self.encode_chat(messages),
             Prompt::Raw(raw) => Ok(prompt::encode_raw(self.text()?, raw)?),
-            Prompt::Ids(ids) => Ok(ids.clone()),
+            Prompt::Ids(ids) => Ok(Encoded { ids: ids.clone(), boundaries: Vec::new() }),
         }
     }
 
-    /// The token ids of a conversation, up to where the answer begins.
-    pub(crate) fn chat_ids(&self, messages: &[Message]) -> Result<Vec<TokenId>, Failure> {
+    /// A conversation, up to where the answer begins.
+    pub(crate) fn encode_chat(&self, messages: &[Message]) -> Result<Encoded, Failure> {
         Ok(prompt::encode_chat(self.text()?, messages)?)
     }
 
@@ -117,7 +117,7 @@ impl Session {
     /// Continues a prompt; `show` is given the text as it comes.
     pub(crate) fn answer(
         &self,
-        prompt_ids: &[TokenId],
+        prompt: &Encoded,
         place: Place,
         show: &mut dyn FnMut(&str) -> Result<(), Failure>,
     ) -> Result<Answer, Failure> {
@@ -128,17 +128,18 @@ impl Session {
             sampling: self.sampling.clone(),
             seed: self.seed,
             end_tokens: self.end_tokens.clone(),
+            boundaries: prompt.boundaries.clone(),
             min_tokens: self.min_tokens,
             logprobs: self.logprobs,
             prompt_logprobs: self.prompt_logprobs,
-            ..Request::greedy(prompt_ids.to_vec(), self.max_tokens, Arc::new(sink))
+            ..Request::greedy(prompt.ids.clone(), self.max_tokens, Arc::new(sink))
         })?;
         self.interrupt.watch({
             let handle = handle.clone();
             // An engine that doesn't listen any more has ended the request already.
             move || drop(handle.cancel(id))
         });
-        let truncate = |generated: usize| drop(handle.truncate(id, prompt_ids.len() + generated));
+        let truncate = |generated: usize| drop(handle.truncate(id, prompt.ids.len() + generated));
         let answer = follow(&events, transcript, truncate, show);
         self.interrupt.release();
         answer

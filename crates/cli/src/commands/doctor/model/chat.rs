@@ -16,6 +16,12 @@ const RULE: &str = "Be brief.";
 
 /// All checks of the template.
 pub(super) fn checks(opened: &Opened, text: &Text) -> Vec<Check> {
+    if let Some(fault) = &text.template_fault {
+        return vec![Check::fault(
+            NAME,
+            format!("{fault}; plain text works (`gannet run MODEL --raw TEXT`)"),
+        )];
+    }
     let Some(template) = &text.template else {
         return vec![Check::note(NAME, "none: answers to plain text only (`gannet run MODEL --raw TEXT`)")];
     };
