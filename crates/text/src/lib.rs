@@ -13,6 +13,7 @@ pub mod text;
 pub mod chat;
 pub mod tokenizer;
 
+pub mod calls;
 pub mod decode;
 pub mod stop;
 

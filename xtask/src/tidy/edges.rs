@@ -7,13 +7,14 @@ use super::Finding;
 use super::metadata::{Metadata, Package};
 
 /// Each crate and all it depends on, lowest first.
-const EDGES: [(&str, &[&str]); 13] = [
+const EDGES: [(&str, &[&str]); 14] = [
     ("gannet-tensor", &[]),
     ("gannet-formats", &["gannet-tensor"]),
     ("gannet-ops", &["gannet-tensor"]),
     ("gannet-model", &["gannet-formats", "gannet-ops", "gannet-tensor"]),
     ("gannet-text", &[]),
     ("gannet-engine", &["gannet-ops", "gannet-tensor"]),
+    ("gannet-grammar", &["gannet-engine", "gannet-ops", "gannet-text"]),
     (
         "gannet-loader",
         &["gannet-engine", "gannet-formats", "gannet-model", "gannet-ops", "gannet-tensor", "gannet-text"],
@@ -26,6 +27,7 @@ const EDGES: [(&str, &[&str]); 13] = [
             "gannet-backend-cpu",
             "gannet-engine",
             "gannet-formats",
+            "gannet-grammar",
             "gannet-hub",
             "gannet-loader",
             "gannet-model",

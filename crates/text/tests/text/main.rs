@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that can't read its fixture has failed")]
 
+mod calls;
 mod chats;
 mod expressions;
 mod families;

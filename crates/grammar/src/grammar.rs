@@ -1,0 +1,141 @@
+//! What an answer must look like, as the client wrote it, bounded.
+
+use serde_json::{Value, json};
+
+use crate::error::GrammarError;
+use crate::limits::{BRACKET_DEPTH_MAX, GRAMMAR_BYTES_MAX, REGEX_BYTES_MAX};
+use crate::schema;
+
+/// What an answer must look like.
+///
+/// Invariant: within the limits on size and depth, and a schema has no keyword that can't be held.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grammar {
+    pub(crate) source: Source,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Source {
+    Json(Value),
+    Regex(String),
+    Lark(String),
+}
+
+impl Grammar {
+    /// A JSON document that the schema validates; drafts 4 to 2020-12.
+    ///
+    /// # Errors
+    /// The schema is too large or nested too deeply, or has a keyword that can't be held: with its path.
+    pub fn json_schema(schema: Value) -> Result<Self, GrammarError> {
+        Ok(Self { source: Source::Json(schema::checked(schema)?) })
+    }
+
+    /// The same from text.
+    ///
+    /// # Errors
+    /// As above, or the text is no JSON.
+    pub fn json_schema_from_text(text: &str) -> Result<Self, GrammarError> {
+        check_bytes(text, "the schema's bytes", GRAMMAR_BYTES_MAX)?;
+        let schema = serde_json::from_str(text)
+            .map_err(|error| GrammarError::NotJson { reason: error.to_string() })?;
+        Self::json_schema(schema)
+    }
+
+    /// Any JSON object.
+    pub fn json_object() -> Self {
+        let schema = schema::checked(json!({"type": "object"})).expect("this schema has no fault");
+        Self { source: Source::Json(schema) }
+    }
+
+    /// A text that the expression matches from its beginning to its end, in the syntax of the regex crate.
+    ///
+    /// # Errors
+    /// The expression is too long or nested too deeply.
+    pub fn regex(expression: &str) -> Result<Self, GrammarError> {
+        check_expression(expression)?;
+        Ok(Self { source: Source::Regex(expression.to_owned()) })
+    }
+
+    /// One of these texts.
+    ///
+    /// # Errors
+    /// There is none, or they are too long.
+    pub fn choice<S: AsRef<str>>(choices: &[S]) -> Result<Self, GrammarError> {
+        if choices.is_empty() {
+            return Err(GrammarError::Lark { reason: "there is no text to choose".to_owned() });
+        }
+        let quoted: Vec<String> = choices.iter().map(|choice| lark_string(choice.as_ref())).collect();
+        Self::lark(&format!("start: {}\n", quoted.join(" | ")))
+    }
+
+    /// A text of a context-free grammar in Lark's EBNF, as llguidance reads it: rules in lower case, terminals in upper
+    /// case, `start` first; `%json {...}` is a JSON schema, `<|name|>` a special token.
+    ///
+    /// # Errors
+    /// The grammar is too long or nested too deeply.
+    pub fn lark(grammar: &str) -> Result<Self, GrammarError> {
+        check_bytes(grammar, "the grammar's bytes", GRAMMAR_BYTES_MAX)?;
+        check_brackets(grammar)?;
+        Ok(Self { source: Source::Lark(grammar.to_owned()) })
+    }
+}
+
+/// A text as a Lark string. Quoted as JSON, which Lark's reader takes; an empty one can't be written and is a group of
+/// nothing.
+pub(crate) fn lark_string(text: &str) -> String {
+    if text.is_empty() { "\"\"".to_owned() } else { Value::from(text).to_string() }
+}
+
+/// Refuses an expression that is too long or too deep.
+pub(crate) fn check_expression(expression: &str) -> Result<(), GrammarError> {
+    check_bytes(expression, "the regular expression's bytes", REGEX_BYTES_MAX)?;
+    check_brackets(expression)
+}
+
+fn check_bytes(text: &str, what: &'static str, limit: usize) -> Result<(), GrammarError> {
+    let found = text.len();
+    if found > limit { Err(GrammarError::TooLarge { what, found, limit }) } else { Ok(()) }
+}
+
+/// Brackets that are open at once. Those in quotes and classes count too, which refuses only what no person writes.
+fn check_brackets(text: &str) -> Result<(), GrammarError> {
+    let (mut depth, mut deepest, mut escaped) = (0usize, 0, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    if deepest > BRACKET_DEPTH_MAX {
+        let what = "brackets that are open at once";
+        return Err(GrammarError::TooLarge { what, found: deepest, limit: BRACKET_DEPTH_MAX });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_long_or_too_deep_is_refused_before_it_is_read() {
+        let deep = |open: &str, close: &str| open.repeat(10_000) + &close.repeat(10_000);
+        for expression in [deep("(", ")"), "a".repeat(REGEX_BYTES_MAX + 1)] {
+            assert!(matches!(Grammar::regex(&expression), Err(GrammarError::TooLarge { .. })));
+        }
+        let lark = Grammar::lark(&format!("start: {}", deep("(", ")")));
+        assert!(matches!(lark, Err(GrammarError::TooLarge { found: 10_000, .. })));
+        let text = deep("[", "]");
+        assert!(matches!(Grammar::json_schema_from_text(&text), Err(GrammarError::NotJson { .. })));
+        let mut nested = json!(true);
+        for _ in 0..70 {
+            nested = json!({"items": nested});
+        }
+        assert!(matches!(Grammar::json_schema(nested), Err(GrammarError::TooLarge { limit: 64, .. })));
+        assert!(Grammar::regex(r"\(\(\(\[").is_ok());
+    }
+}

@@ -1,0 +1,191 @@
+//! What is refused before a schema is compiled, and what is left out of it.
+
+use serde_json::{Map, Value, json};
+
+use super::walk::{escaped, subschemas};
+use crate::error::GrammarError;
+use crate::grammar::check_expression;
+use crate::limits::{SCHEMA_DEPTH_MAX, SCHEMA_NODES_MAX};
+
+/// Keywords that constrain a document in a way that the compiler can't hold.
+const NOT_HELD: [&str; 20] = [
+    "$dynamicRef",
+    "$recursiveRef",
+    "contains",
+    "contentSchema",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "disallow",
+    "divisibleBy",
+    "else",
+    "extends",
+    "if",
+    "maxContains",
+    "minContains",
+    "not",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "uniqueItems",
+];
+
+/// Formats of JSON Schema that the compiler has expressions for.
+const FORMATS_HELD: [&str; 10] =
+    ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"];
+/// Formats of JSON Schema that it has none for. All others are no more than remarks.
+const FORMATS_NOT_HELD: [&str; 9] = [
+    "idn-email",
+    "idn-hostname",
+    "iri",
+    "iri-reference",
+    "json-pointer",
+    "regex",
+    "relative-json-pointer",
+    "uri-reference",
+    "uri-template",
+];
+
+/// White space between the parts of a document: none, one space, or a new line with its indentation. More of it would
+/// let a model write white space until its limit.
+const WHITE_SPACE: &str = r"[ ]|\n[ ]{0,16}";
+
+/// The schema as the compiler takes it.
+pub(crate) fn checked(mut schema: Value) -> Result<Value, GrammarError> {
+    check_size(&schema)?;
+    if let Some(holds) = schema.as_bool() {
+        schema = if holds { json!({}) } else { json!({"enum": []}) };
+    }
+    if !schema.is_object() {
+        return Err(refusal("", "", "a schema is an object, true or false"));
+    }
+    for path in left_out(&schema)? {
+        remove(&mut schema, &path);
+    }
+    if let Value::Object(entries) = &mut schema {
+        let options = json!({"whitespace_flexible": true, "whitespace_pattern": WHITE_SPACE});
+        entries.insert("x-guidance".to_owned(), options);
+    }
+    Ok(schema)
+}
+
+fn check_size(schema: &Value) -> Result<(), GrammarError> {
+    let mut level = vec![schema];
+    let (mut depth, mut nodes) = (0, 0);
+    while !level.is_empty() {
+        (depth, nodes) = (depth + 1, nodes + level.len());
+        if depth > SCHEMA_DEPTH_MAX {
+            let what = "the nesting of the schema";
+            return Err(GrammarError::TooLarge { what, found: depth, limit: SCHEMA_DEPTH_MAX });
+        }
+        if nodes > SCHEMA_NODES_MAX {
+            let what = "the values of the schema";
+            return Err(GrammarError::TooLarge { what, found: nodes, limit: SCHEMA_NODES_MAX });
+        }
+        level = level.into_iter().flat_map(children).collect();
+    }
+    Ok(())
+}
+
+fn children(value: &Value) -> Vec<&Value> {
+    match value {
+        Value::Array(items) => items.iter().collect(),
+        Value::Object(entries) => entries.values().collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
+    }
+}
+
+/// The paths of keywords that constrain nothing; an error for one that constrains and can't be held.
+fn left_out(schema: &Value) -> Result<Vec<String>, GrammarError> {
+    let mut paths = vec!["/x-guidance".to_owned()];
+    let mut open = vec![(String::new(), schema)];
+    while let Some((path, schema)) = open.pop() {
+        let entries = schema.as_object().into_iter().flatten();
+        for (keyword, value) in entries {
+            let place = format!("{path}/{}", escaped(keyword));
+            match keyword.as_str() {
+                "format" => check_format(&place, value, &mut paths)?,
+                "pattern" => check_pattern(&place, keyword, value)?,
+                "patternProperties" => {
+                    for expression in value.as_object().into_iter().flat_map(Map::keys) {
+                        let place = format!("{place}/{}", escaped(expression));
+                        check_pattern(&place, keyword, &Value::from(expression.as_str()))?;
+                    }
+                }
+                "$ref" => check_reference(&place, value)?,
+                _ if holds_always(keyword, value) => paths.push(place),
+                _ if NOT_HELD.contains(&keyword.as_str()) => {
+                    return Err(refusal(&place, keyword, "this keyword can't be held while a text is made"));
+                }
+                _ => {}
+            }
+        }
+        open.extend(subschemas(schema).into_iter().map(|(_, below, inner)| (path.clone() + &below, inner)));
+    }
+    Ok(paths)
+}
+
+/// Whether a keyword that can't be held holds whatever the document says.
+fn holds_always(keyword: &str, value: &Value) -> bool {
+    match keyword {
+        "uniqueItems" => *value == json!(false),
+        "unevaluatedItems" | "unevaluatedProperties" | "propertyNames" => {
+            *value == json!(true) || *value == json!({})
+        }
+        "minContains" => *value == json!(0),
+        "not" => *value == json!(false),
+        "dependencies" | "dependentRequired" | "dependentSchemas" => *value == json!({}),
+        // Tools write it where another reads nothing into it.
+        "contentSchema" => true,
+        _ => false,
+    }
+}
+
+fn check_format(place: &str, value: &Value, left_out: &mut Vec<String>) -> Result<(), GrammarError> {
+    let Some(format) = value.as_str() else {
+        return Err(refusal(place, "format", "a format is named by a string"));
+    };
+    if FORMATS_NOT_HELD.contains(&format) {
+        return Err(refusal(
+            place,
+            "format",
+            &format!("the format `{format}` can't be held while a text is made"),
+        ));
+    }
+    if !FORMATS_HELD.contains(&format) {
+        left_out.push(place.to_owned());
+    }
+    Ok(())
+}
+
+fn check_pattern(place: &str, keyword: &str, value: &Value) -> Result<(), GrammarError> {
+    let Some(expression) = value.as_str() else {
+        return Err(refusal(place, keyword, "a pattern is a string"));
+    };
+    check_expression(expression).map_err(|error| refusal(place, keyword, &error.to_string()))
+}
+
+fn check_reference(place: &str, value: &Value) -> Result<(), GrammarError> {
+    match value.as_str() {
+        Some(reference) if reference == "#" || reference.starts_with("#/") => Ok(()),
+        Some(reference) => {
+            let reason =
+                format!("`{reference}` is no path in this document (`#/...`), and nothing is fetched");
+            Err(refusal(place, "$ref", &reason))
+        }
+        None => Err(refusal(place, "$ref", "a reference is a string")),
+    }
+}
+
+fn refusal(path: &str, keyword: &str, reason: &str) -> GrammarError {
+    GrammarError::Schema { path: path.to_owned(), keyword: keyword.to_owned(), reason: reason.to_owned() }
+}
+
+fn remove(schema: &mut Value, path: &str) {
+    let Some((parent, name)) = path.rsplit_once('/') else { return };
+    let name = name.replace("~1", "/").replace("~0", "~");
+    if let Some(Value::Object(entries)) = schema.pointer_mut(parent) {
+        entries.shift_remove(&name);
+    }
+}
