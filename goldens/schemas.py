@@ -103,7 +103,7 @@ class Shapes:
         return schema
 
     def event(self):
-        schema = {"$schema": DRAFTS[0], "description": "An event.", "self": {"vendor": "a.b", "version": "1-0-0"},
+        schema = {"$schema": DRAFTS[1], "description": "An event.", "self": {"vendor": "a.b", "version": "1-0-0"},
                   "type": "object", "additionalProperties": False, "properties": {}}
         for name in self.names(3, 9):
             inner = self.leaf()

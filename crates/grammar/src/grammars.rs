@@ -32,6 +32,7 @@ pub struct Grammars {
 }
 
 struct Inner {
+    tokenizer: Tokenizer,
     tokens: TokEnv,
     factory: ParserFactory,
     compiling: AtomicUsize,
@@ -52,7 +53,7 @@ impl Grammars {
         factory.quiet();
         *factory.limits_mut() = limits();
         let (compiling, kept) = (AtomicUsize::new(0), Mutex::default());
-        Ok(Self { inner: Arc::new(Inner { tokens, factory, compiling, kept }) })
+        Ok(Self { inner: Arc::new(Inner { tokenizer: tokenizer.clone(), tokens, factory, compiling, kept }) })
     }
 
     /// A constraint that stands at the beginning of an answer.
@@ -68,6 +69,10 @@ impl Grammars {
         kept.push_front((key, matcher));
         kept.truncate(COMPILED_KEPT);
         Ok(constraint)
+    }
+
+    pub(crate) fn tokenizer(&self) -> &Tokenizer {
+        &self.inner.tokenizer
     }
 
     fn take_kept(&self, key: &str) -> Option<Matcher> {

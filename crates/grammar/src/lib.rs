@@ -18,6 +18,20 @@
 //! Another answer to the same prompt takes a copy (`Constraint::copy`), or compiles again: what was compiled lately is
 //! kept. Which tokens end an answer the request says; the grammar only says where.
 //!
+//! [`Grammars::for_tools`] makes the grammar that holds a model to its own format of tool calls:
+//!
+//! ```no_run
+//! # fn example(grammars: &gannet_grammar::Grammars, tools: &[gannet_text::calls::Tool])
+//! # -> Result<(), gannet_grammar::GrammarError> {
+//! use gannet_grammar::{Reasoning, ToolChoice};
+//! use gannet_text::calls::CallFormat;
+//!
+//! let choice = ToolChoice::Required { parallel: false };
+//! let grammar = grammars.for_tools(CallFormat::Hermes, tools, choice, Reasoning::None)?;
+//! let constraint = grammar.map(|grammar| grammars.compile(&grammar)).transpose()?;
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! Schemas, expressions and grammars come from strangers. They are bounded before they are compiled (`limits`), compiled
 //! on a thread of their own with a deadline, and a mask has limits too; what is refused is refused with the path of the
@@ -28,6 +42,7 @@
 #![forbid(unsafe_code)]
 
 mod grammar;
+mod tools;
 
 mod grammars;
 mod schema;
@@ -42,3 +57,4 @@ pub use constraint::GrammarConstraint;
 pub use error::GrammarError;
 pub use grammar::Grammar;
 pub use grammars::Grammars;
+pub use tools::{Reasoning, ToolChoice};

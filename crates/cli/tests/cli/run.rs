@@ -187,3 +187,34 @@ fn every_sampler_can_be_asked_for() {
     let banned = format!("--ban-tokens {}", free[0]);
     assert_ne!(draw(&banned)[0], free[0]);
 }
+
+#[test]
+fn an_answer_has_the_form_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let toy = write_toy(&folder.path().join("toy.gguf"), &[]);
+    let lark = folder.path().join("answer.lark");
+    fs::write(&lark, "start: \"a\" (\"b\" | \"c\") \"!\"\n").unwrap();
+    let schema = folder.path().join("schema.json");
+    fs::write(&schema, "{\"enum\": [[1, 2]]}").unwrap();
+    let answer = |more: &[&str]| gannet(&[&["run", &toy, "--raw", "hey", "--json"], more].concat()).json();
+    let lark = answer(&["--grammar", lark.to_str().unwrap()]);
+    assert!(["ab!", "ac!"].contains(&lark["text"].as_str().unwrap()), "{lark}");
+    assert_eq!(lark["finish_reason"], "stop");
+    assert_eq!(answer(&["--regex", "x{7}"])["text"], "xxxxxxx");
+    for schema in ["{\"const\": true}", "{\"const\":true, \"type\": \"boolean\"}"] {
+        assert_eq!(answer(&["--json-schema", schema])["text"], "true");
+    }
+    let list = answer(&["--json-schema", schema.to_str().unwrap(), "--temperature", "1", "--seed", "1"]);
+    assert_eq!(
+        serde_json::from_str::<Value>(list["text"].as_str().unwrap()).unwrap(),
+        serde_json::json!([1, 2])
+    );
+    for (flags, code, expected) in [
+        (&["--json-schema", "{\"properties\": {\"a\": {\"not\": {}}}}"][..], 2, "/properties/a/not"),
+        (&["--json-schema", "no such file"], 2, "no such file"),
+        (&["--regex", "("], 1, "regular expression"),
+        (&["--regex", "a", "--json-object"], 2, "--json-object"),
+    ] {
+        gannet(&[&["run", &toy, "--raw", "hey"], flags].concat()).failed(code, &[expected]);
+    }
+}

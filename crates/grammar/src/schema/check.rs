@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::formats;
 use super::walk::{escaped, subschemas};
 use crate::error::GrammarError;
 use crate::grammar::check_expression;
@@ -47,6 +48,9 @@ const FORMATS_NOT_HELD: [&str; 9] = [
     "uri-template",
 ];
 
+/// The largest integer that a float64 holds with all before it.
+const INTEGER_MAX: i64 = (1 << 53) - 1;
+
 /// White space between the parts of a document: none, one space, or a new line with its indentation. More of it would
 /// let a model write white space until its limit.
 const WHITE_SPACE: &str = r"[ ]|\n[ ]{0,16}";
@@ -63,6 +67,7 @@ pub(crate) fn checked(mut schema: Value) -> Result<Value, GrammarError> {
     for path in left_out(&schema)? {
         remove(&mut schema, &path);
     }
+    tighten(&mut schema);
     if let Value::Object(entries) = &mut schema {
         let options = json!({"whitespace_flexible": true, "whitespace_pattern": WHITE_SPACE});
         entries.insert("x-guidance".to_owned(), options);
@@ -124,6 +129,55 @@ fn left_out(schema: &Value) -> Result<Vec<String>, GrammarError> {
         open.extend(subschemas(schema).into_iter().map(|(_, below, inner)| (path.clone() + &below, inner)));
     }
     Ok(paths)
+}
+
+/// Makes a schema narrower where more would be of no use to whoever reads the document.
+fn tighten(schema: &mut Value) {
+    let mut paths = Vec::new();
+    let mut open = vec![(String::new(), &*schema)];
+    while let Some((path, schema)) = open.pop() {
+        open.extend(subschemas(schema).into_iter().map(|(_, below, inner)| (path.clone() + &below, inner)));
+        paths.push(path);
+    }
+    for path in paths {
+        if let Some(Value::Object(entries)) = schema.pointer_mut(&path) {
+            bound_integers(entries);
+            spell_out_format(entries);
+        }
+    }
+}
+
+/// Gives integers without a bound the ones within which every reader of JSON reads them exactly (RFC 8259, 6).
+fn bound_integers(entries: &mut Map<String, Value>) {
+    let is_integer = match entries.get("type") {
+        Some(Value::Array(types)) => types.iter().any(|name| name == "integer"),
+        Some(name) => name == "integer",
+        None => false,
+    };
+    if !is_integer {
+        return;
+    }
+    let number = |keyword: &str| entries.get(keyword).and_then(Value::as_f64);
+    let low =
+        number("minimum").into_iter().chain(number("exclusiveMinimum")).fold(f64::NEG_INFINITY, f64::max);
+    let high = number("maximum").into_iter().chain(number("exclusiveMaximum")).fold(f64::INFINITY, f64::min);
+    if low == f64::NEG_INFINITY && high > -INTEGER_MAX as f64 {
+        entries.insert("minimum".to_owned(), json!(-INTEGER_MAX));
+    }
+    if high == f64::INFINITY && low < INTEGER_MAX as f64 {
+        entries.insert("maximum".to_owned(), json!(INTEGER_MAX));
+    }
+}
+
+/// A format as the pattern that it is, beside the schema's own.
+fn spell_out_format(entries: &mut Map<String, Value>) {
+    let pattern = entries.get("format").and_then(Value::as_str).and_then(formats::pattern);
+    let Some(pattern) = pattern else { return };
+    entries.shift_remove("format");
+    let all = entries.entry("allOf").or_insert_with(|| json!([]));
+    if let Value::Array(all) = all {
+        all.push(json!({"pattern": pattern}));
+    }
 }
 
 /// Whether a keyword that can't be held holds whatever the document says.

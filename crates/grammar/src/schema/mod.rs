@@ -6,6 +6,7 @@
 //! Knows no token.
 
 mod check;
+mod formats;
 mod locate;
 mod walk;
 

@@ -1,7 +1,9 @@
 //! 300 schemas (`goldens/schemas.py`): what ends by itself is valid, and what is refused names its keyword.
 
-use gannet_grammar::{Grammar, GrammarError};
+use gannet_engine::Constraint;
+use gannet_grammar::{Grammar, GrammarConstraint, GrammarError};
 use serde_json::Value;
+use std::ops::Range;
 
 use crate::walker::qwen;
 
@@ -24,33 +26,41 @@ fn check_refusal(name: &str, schema: &Value, error: &GrammarError) {
     assert!(!keyword.is_empty() && path.contains(keyword.as_str()), "{name}: {error}");
 }
 
+/// Makes texts with some seeds; how many ended by themselves. Those are valid.
+fn check_texts(name: &str, schema: &Value, constraint: &GrammarConstraint, seeds: Range<u64>) -> usize {
+    let validator = jsonschema::options().should_validate_formats(true).build(schema).unwrap();
+    let check = |seed: &u64| {
+        let text = qwen().make(constraint.copy(), *seed, TOKENS_MAX);
+        if text.has_ended {
+            let document: Value = serde_json::from_str(&text.text)
+                .unwrap_or_else(|error| panic!("{name}, seed {seed}: {error}: {}", text.text));
+            if let Err(error) = validator.validate(&document) {
+                panic!("{name}, seed {seed}: {error}\nschema {schema}\ntext {}", text.text);
+            }
+        }
+        text.has_ended
+    };
+    seeds.filter(check).count()
+}
+
 #[test]
 fn what_ends_by_itself_is_valid_and_what_is_refused_names_its_keyword() {
-    let model = qwen();
+    let rounds = if std::env::var_os("GANNET_LONG_RUN").is_some() { 50 } else { 1 };
     let (mut refused, mut ended, mut made) = (0, 0, 0);
     for (number, (name, schema)) in cases().into_iter().enumerate() {
         let compiled =
-            Grammar::json_schema(schema.clone()).and_then(|grammar| model.grammars.compile(&grammar));
-        let constraint = match compiled {
-            Ok(constraint) => constraint,
+            Grammar::json_schema(schema.clone()).and_then(|grammar| qwen().grammars.compile(&grammar));
+        match compiled {
+            Ok(constraint) => {
+                let first = number as u64 * 1000;
+                ended += check_texts(&name, &schema, &constraint, first..first + rounds);
+                made += rounds as usize;
+            }
             Err(error) => {
                 check_refusal(&name, &schema, &error);
                 println!("{name}: {error}");
                 refused += 1;
-                continue;
             }
-        };
-        let text = model.make(constraint, number as u64, TOKENS_MAX);
-        made += 1;
-        if !text.has_ended {
-            continue;
-        }
-        ended += 1;
-        let document: Value =
-            serde_json::from_str(&text.text).unwrap_or_else(|error| panic!("{name}: {error}: {}", text.text));
-        let validator = jsonschema::options().should_validate_formats(true).build(&schema).unwrap();
-        if let Err(error) = validator.validate(&document) {
-            panic!("{name}: {error}\nschema {schema}\ntext {}", text.text);
         }
     }
     println!("{refused} refused, {ended} of {made} ended");

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use gannet_engine::{Constraint, MayEnd, Progress};
-use gannet_grammar::{GrammarConstraint, Grammars};
+use gannet_grammar::Grammars;
 use gannet_ops::TokenId;
 use gannet_text::text::{Text, TextFiles, TokenizerFile};
 use gannet_text::tokenizer::Tokenizer;
@@ -60,7 +60,7 @@ impl Model {
     }
 
     /// Draws a text of at most `most` tokens.
-    pub(crate) fn make(&self, mut constraint: GrammarConstraint, seed: u64, most: usize) -> Made {
+    pub(crate) fn make(&self, mut constraint: Box<dyn Constraint>, seed: u64, most: usize) -> Made {
         let mut random = Random(seed);
         let mut bytes = Vec::new();
         let mut has_ended = false;

@@ -212,7 +212,7 @@ impl Machine for PythonCalls {
         // An argument that is cut off is text that was made: it stays, open as it is.
         if self.state == State::Arguments && !self.argument.source.is_empty() {
             let separator = if self.arguments > 0 { ", " } else { "" };
-            events.arguments(&format!("{separator}{}", self.argument.source));
+            events.arguments(&format!("{separator}{}", self.argument.source.trim_start()));
         }
     }
 

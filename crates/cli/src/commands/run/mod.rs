@@ -5,6 +5,7 @@
 
 mod answer;
 mod chat;
+mod grammar;
 pub(crate) mod history;
 mod prompt;
 mod sampling;
@@ -32,7 +33,9 @@ Examples:
   gannet run model.gguf \"Why is the sky blue?\"
   gannet run model.gguf --temperature 0.8 --top-p 0.95 --seed 1 \"Tell me a story.\"
   gannet run folder --raw \"Once upon a time\" --max-tokens 50
-  gannet run folder --ids 1,2,3 --json";
+  gannet run folder --ids 1,2,3 --json
+  gannet run model.gguf --regex \"(yes|no)\" \"Is the sky blue?\"
+  gannet run model.gguf --json-schema person.json \"Invent a person.\"";
 
 /// Answer a prompt, or chat
 #[derive(Debug, Args)]
@@ -76,6 +79,8 @@ pub(crate) struct RunArguments {
     json: bool,
     #[command(flatten)]
     context: ContextArguments,
+    #[command(flatten)]
+    grammar: grammar::GrammarArguments,
     #[command(flatten)]
     sampling: sampling::SamplingArguments,
 }

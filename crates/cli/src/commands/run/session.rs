@@ -8,7 +8,8 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::progress;
 use crossbeam_channel::unbounded;
-use gannet_engine::{EngineOptions, Request};
+use gannet_engine::{Constraint, EngineOptions, Request};
+use gannet_grammar::{GrammarConstraint, Grammars};
 use gannet_loader::{LoadError, Loaded, Running};
 use gannet_ops::TokenId;
 use gannet_ops::sampling::Sampling;
@@ -34,6 +35,8 @@ pub(crate) struct Session {
     logprobs: Option<u32>,
     prompt_logprobs: Option<u32>,
     stops: Vec<String>,
+    /// At the beginning of an answer.
+    constraint: Option<GrammarConstraint>,
     interrupt: Interrupt,
 }
 
@@ -42,6 +45,7 @@ impl Session {
     pub(crate) fn start(arguments: &RunArguments) -> Result<Self, Failure> {
         let sampling = arguments.sampling.resolve()?;
         StopStrings::new(arguments.stop.clone()).map_err(|error| Failure::usage(error.to_string()))?;
+        let grammar = arguments.grammar.resolve()?;
         let backend = arguments.model.device.open()?;
         let options = arguments.context.load_options();
         let path = arguments.model.reference.locate()?;
@@ -51,6 +55,13 @@ impl Session {
             return Err(anyhow::anyhow!("--stop needs a tokenizer, and this model has none").into());
         }
         let Loaded { model, text, runner, .. } = loaded;
+        let constraint = match (&grammar, &text) {
+            (Some(grammar), Ok(text)) => Some(Grammars::new(&text.tokenizer)?.compile(grammar)?),
+            (Some(_), Err(error)) => {
+                return Err(anyhow::anyhow!("a grammar needs a tokenizer, and there is none: {error}").into());
+            }
+            (None, _) => None,
+        };
         let end_tokens = match arguments.ignore_end {
             true => Vec::new(),
             false => end_token_ids(&model, text.as_ref().ok()),
@@ -67,6 +78,7 @@ impl Session {
             logprobs: arguments.logprobs,
             prompt_logprobs: arguments.prompt_logprobs,
             stops: arguments.stop.clone(),
+            constraint,
             interrupt: Interrupt::of_process()?,
         })
     }
@@ -128,6 +140,7 @@ impl Session {
             sampling: self.sampling.clone(),
             seed: self.seed,
             end_tokens: self.end_tokens.clone(),
+            constraint: self.constraint.as_ref().map(Constraint::copy),
             boundaries: prompt.boundaries.clone(),
             min_tokens: self.min_tokens,
             logprobs: self.logprobs,
