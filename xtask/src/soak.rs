@@ -1,5 +1,5 @@
-//! What takes too long for every change: the whole exactness matrix, the long random runs of the engine, and
-//! checkpoints of true shapes against transformers.
+//! What takes too long for every change: the whole exactness matrix, the long random runs of the engine, draws by the
+//! hundred thousand, and checkpoints of true shapes against transformers.
 //!
 //! The tests are those of the suite, which run a slice of themselves unless `GANNET_LONG_RUN` asks for all.
 
@@ -10,7 +10,7 @@ use anyhow::Result;
 use crate::{models, process, shapes};
 
 /// The packages whose tests have a long form.
-const PACKAGES: [&str; 2] = ["gannet-engine", "gannet-loader"];
+const PACKAGES: [&str; 3] = ["gannet-engine", "gannet-loader", "gannet-ops"];
 
 /// What to run.
 #[derive(clap::Args)]

@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Run(run::RunArguments),
+    Run(Box<run::RunArguments>),
     Embed(embed::EmbedArguments),
     Inspect(inspect::InspectArguments),
     Eval(eval::EvalArguments),

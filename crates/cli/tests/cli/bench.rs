@@ -137,3 +137,25 @@ fn a_trace_runs_through_the_engine_and_shares_its_prefix() {
         assert!(text.contains(part), "{part:?} is not in {text}");
     }
 }
+
+#[test]
+fn the_loop_is_measured_without_weights_being_read() {
+    let words = "--loop --streams 2,5 --decode 20 --repeat 1 --json";
+    let words: Vec<&str> = words.split(' ').collect();
+    let json = gannet(&[&["bench", &golden("gemma3")], &words[..]].concat()).json();
+    let rows = json.as_array().unwrap();
+    let streams: Vec<u64> = rows.iter().map(|row| row["streams"].as_u64().unwrap()).collect();
+    assert_eq!(streams, [2, 5]);
+    // A token a step in each stream; those that begin a step later end a step later.
+    assert!(rows.iter().all(|row| row["steps"].as_u64().unwrap() >= 20), "{rows:?}");
+}
+
+#[test]
+fn draws_are_cases_of_their_own() {
+    let words = "--prefill 0 --decode 2 --draw greedy,sampled,masked --repeat 1 --json";
+    let words: Vec<&str> = words.split(' ').collect();
+    let json = gannet(&[&["bench", &golden("llama")], &words[..]].concat()).json();
+    let draws: Vec<&str> =
+        json.as_array().unwrap().iter().map(|row| row["draws"].as_str().unwrap()).collect();
+    assert_eq!(draws, ["greedy", "greedy", "sampled", "masked"]);
+}

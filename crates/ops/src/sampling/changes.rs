@@ -36,7 +36,7 @@ impl Changes {
         let sampling = &*row.sampling;
         self.list.clear();
         let repeated = sampling.dry.as_ref().map(|dry| repeats(dry, history.tokens()));
-        let seen = sampling.counts_tokens().then_some(history.counts()).unwrap_or_default();
+        let seen = if sampling.counts_tokens() { history.counts() } else { &[] };
         let biased = sampling.logit_bias.iter().map(|(token, _)| token.0);
         let penalised = seen.iter().map(|(token, _)| token.0);
         let repeating = repeated.iter().flatten().map(|(token, _)| token.0);

@@ -1,10 +1,13 @@
 //! `gannet bench`: how fast a model runs, beside what the machine could do.
 //!
-//! Two measurements. The bare plan (`cases` over `streams`): steps over made-up tokens without scheduler, prefix cache
-//! or text, which is what the engine is held against. And a trace of requests through the whole engine (`simulate`).
+//! Three measurements. The bare plan (`cases` over `streams`): steps over made-up tokens without scheduler, prefix cache
+//! or text, which is what the engine is held against. A
+//! trace of requests through the whole engine (`simulate`). And the engine's loop over a device that does nothing
+//! (`idle`).
 
 mod cases;
 mod costs;
+mod idle;
 mod limits;
 mod profile;
 mod rows;
@@ -27,6 +30,7 @@ after the start is a row of its own.
 
 --profile adds a table of operations for each case, each timed in its place in a step, and the engine's phases.
 
+--loop measures what the engine's own loop costs a step, over a device that computes nothing.
 --serve-sim sends a made-up trace of requests through the engine instead, with --streams of them at once.
 
 Examples:
@@ -76,12 +80,18 @@ pub(crate) struct BenchArguments {
     /// Send a made-up trace of requests through the engine
     #[arg(long, conflicts_with_all = ["prefill", "decode", "depth", "draws", "repeat", "profile", "timeline"])]
     serve_sim: bool,
+    /// Measure the engine's own loop over a device that computes nothing: --decode tokens in --streams sequences
+    #[arg(long = "loop", conflicts_with_all = ["serve_sim", "prefill", "depth", "draws"])]
+    is_loop: bool,
     #[command(flatten)]
     trace: simulate::TraceArguments,
 }
 
 /// Runs the command.
 pub(crate) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
+    if arguments.is_loop {
+        return idle::run(arguments);
+    }
     if arguments.serve_sim { simulate::run(arguments) } else { cases::run(arguments) }
 }
 

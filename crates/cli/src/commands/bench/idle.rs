@@ -1,0 +1,199 @@
+//! `gannet bench --loop`: what the engine's own loop costs, with a device that computes nothing.
+//!
+//! The sequences are those of the model, with its page groups and recurrent slots, and each step brings every stream a
+//! token at once. What a step takes is then scheduling, pages, batches and events alone.
+
+use super::BenchArguments;
+use crate::failure::Failure;
+use crate::output;
+use crate::quantity::entry;
+use crossbeam_channel::unbounded;
+use gannet_engine::budget::{Wish, for_wish};
+use gannet_engine::{EngineOptions, Event, Request, RequestId, Runner, Sink};
+use gannet_loader::{MemoryPlan, Running};
+use gannet_ops::sampling::History;
+use gannet_ops::{
+    Batch, DeviceError, GroupId, Interrupter, NodeObserver, OutputResult, PageId, Plan, RecurrentBank,
+    SampleRows, SamplerSlot, SnapshotId, State, StepId, StepOutput, TokenId,
+};
+use serde::Serialize;
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A plan that gives the same token to whoever asks.
+#[derive(Default)]
+struct IdlePlan {
+    steps: u64,
+    outputs: VecDeque<(StepId, usize)>,
+    interrupter: Interrupter,
+}
+
+impl Plan for IdlePlan {
+    fn submit(&mut self, batch: &Batch, _state: &mut dyn State) -> Result<StepId, DeviceError> {
+        let step = StepId(self.steps);
+        self.steps += 1;
+        self.outputs.push_back((step, batch.outputs.len()));
+        Ok(step)
+    }
+
+    fn submit_traced(
+        &mut self,
+        batch: &Batch,
+        state: &mut dyn State,
+        _observe: &mut NodeObserver<'_>,
+    ) -> Result<StepId, DeviceError> {
+        self.submit(batch, state)
+    }
+
+    fn sample(
+        &mut self,
+        _step: StepId,
+        _rows: &SampleRows,
+        _state: &mut dyn State,
+    ) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn wait(&mut self, step: StepId) -> Result<StepOutput, DeviceError> {
+        let place = self.outputs.iter().position(|(submitted, _)| *submitted == step);
+        let count = place.and_then(|place| self.outputs.remove(place)).map_or(0, |(_, outputs)| outputs);
+        let token = OutputResult { token: Some(TokenId(1)), ..OutputResult::default() };
+        Ok(StepOutput { outputs: vec![token; count], accepted: Vec::new() })
+    }
+
+    fn interrupter(&self) -> Interrupter {
+        self.interrupter.clone()
+    }
+}
+
+/// State that holds nothing.
+struct IdleState;
+
+impl State for IdleState {
+    fn copy_pages(&mut self, _group: GroupId, _copies: &[(PageId, PageId)]) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn accept(&mut self, _step: StepId, _rows: &[u32]) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn snapshot(&mut self, _bank: RecurrentBank) -> Result<SnapshotId, DeviceError> {
+        Ok(SnapshotId(0))
+    }
+
+    fn restore(&mut self, _snapshot: SnapshotId, _bank: RecurrentBank) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn forget(&mut self, _snapshot: SnapshotId) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn start_history(&mut self, _slot: SamplerSlot, _history: History) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn bytes(&self) -> u64 {
+        0
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// A sink that reads nothing of its events but the end.
+struct Ends(crossbeam_channel::Sender<RequestId>);
+
+impl Sink for Ends {
+    fn deliver(&self, events: Vec<(RequestId, Event)>) -> Vec<RequestId> {
+        let ended = events.into_iter().filter(|(_, event)| matches!(event, Event::Finished { .. }));
+        ended.map(|(id, _)| id).filter(|id| self.0.send(*id).is_err()).collect()
+    }
+}
+
+/// What `--json` prints, a row for each number of streams.
+#[derive(Debug, Serialize)]
+struct LoopCost {
+    streams: usize,
+    steps: u64,
+    microseconds_per_step: f64,
+}
+
+/// Measures and prints.
+pub(super) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
+    let path = arguments.model.reference.locate()?;
+    let tokens = arguments.decode.iter().copied().max().unwrap_or(1).max(1);
+    let costs = arguments.streams.iter().map(|streams| measure(arguments, &path, *streams, tokens));
+    let costs = costs.collect::<Result<Vec<_>, Failure>>()?;
+    if arguments.json {
+        return output::show_json(&costs);
+    }
+    let line = |cost: &LoopCost| {
+        let name = format!("{} streams", cost.streams);
+        entry(&name, &format!("{:.1} us a step, over {} steps", cost.microseconds_per_step, cost.steps))
+    };
+    output::show(&(costs.iter().map(line).collect::<Vec<_>>().join("\n") + "\n"))
+}
+
+fn measure(
+    arguments: &BenchArguments,
+    path: &std::path::Path,
+    streams: usize,
+    tokens: usize,
+) -> Result<LoopCost, Failure> {
+    let runner = idle_runner(path, streams, tokens)?;
+    let vocabulary = runner.vocabulary;
+    let options = EngineOptions { sequences: streams, waiting: streams, ..EngineOptions::default() };
+    let Running { handle, thread } = gannet_loader::start(runner, options)?;
+    let mut best = f64::MAX;
+    let mut steps = 0;
+    for _ in 0..arguments.repeat {
+        let (sender, ends) = unbounded();
+        let sink = Arc::new(Ends(sender));
+        let before = handle.stats().steps;
+        let started = Instant::now();
+        for stream in 0..streams {
+            let prompt = vec![TokenId((stream % vocabulary) as u32)];
+            handle.submit(Request::greedy(prompt, tokens as u32, sink.clone()))?;
+        }
+        for _ in 0..streams {
+            ends.recv()
+                .map_err(|_| anyhow::anyhow!("the engine stopped in the middle of the measurement"))?;
+        }
+        steps = handle.stats().steps - before;
+        best = best.min(started.elapsed().as_secs_f64() / steps.max(1) as f64);
+    }
+    drop(handle);
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+    Ok(LoopCost { streams, steps, microseconds_per_step: best * 1e6 })
+}
+
+/// The memory of the model's sequences, and nothing that computes.
+fn idle_runner(path: &std::path::Path, streams: usize, tokens: usize) -> Result<Runner, Failure> {
+    let opened = gannet_loader::open(path)?;
+    let options = gannet_loader::LoadOptions { context: Some(tokens + 2), ..Default::default() };
+    let plan = MemoryPlan::new(&opened.model, &opened.checkpoint, &options)?;
+    let program = opened.model.program(&plan.program_options())?;
+    let (context, step_rows) = (tokens + 2, streams.max(gannet_loader::DEFAULT_STEP_ROWS));
+    let wish = Wish { context, step_rows, depth: 1, sequences: streams as u32, snapshots: 0 };
+    Ok(Runner {
+        plan: Box::new(IdlePlan::default()),
+        state: Box::new(IdleState),
+        budget: for_wish(&program.state, &wish),
+        layout: Arc::clone(&program.state),
+        vocabulary: opened.model.config.vocabulary,
+        context,
+        step_rows,
+        pooling: None,
+    })
+}

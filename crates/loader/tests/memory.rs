@@ -1,0 +1,80 @@
+//! Planned memory against what the process takes, after requests that have touched all of it.
+//!
+//! One test in a process of its own, since the process is what is measured. Needs the two test models, which
+//! `cargo xtask models` gets.
+
+use crossbeam_channel::unbounded;
+use gannet_backend_cpu::{CpuBackend, CpuOptions};
+use gannet_engine::{EngineOptions, Event, FinishReason, Request, Runner};
+use gannet_loader::machine::Process;
+use gannet_loader::{LoadOptions, Loaded, MemoryBroker, Running, load_within, start};
+use gannet_ops::TokenId;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How far apart they may be: so many bytes, or a twentieth of the plan where that is more.
+const DIFFERENCE_MAX: u64 = 64 << 20;
+const REQUESTS: u32 = 100;
+const SEQUENCES: usize = 4;
+
+fn own_bytes() -> u64 {
+    Process::measure().expect("Linux tells what a process takes").own_bytes
+}
+
+/// Sends requests of various lengths, four at a time, and waits for all.
+fn serve(runner: Runner) -> Running {
+    let vocabulary = runner.vocabulary as u32;
+    let options =
+        EngineOptions { sequences: SEQUENCES, waiting: REQUESTS as usize, ..EngineOptions::default() };
+    let running = start(runner, options).expect("a thread can be had");
+    let mut all = Vec::new();
+    for number in 0..REQUESTS {
+        let length = if number < SEQUENCES as u32 { 250 } else { 3 + number % 5 };
+        let prompt = (0..length).map(|n| TokenId((number * 7919 + n * 31 + 1) % vocabulary)).collect();
+        let (sink, events) = unbounded();
+        running.handle.submit(Request::greedy(prompt, 2, Arc::new(sink))).expect("the request is valid");
+        all.push(events);
+    }
+    for events in all {
+        let last = events.into_iter().last();
+        assert!(
+            matches!(last, Some(Event::Finished { reason: FinishReason::MaxTokens, .. })),
+            "every request is answered: {last:?}"
+        );
+    }
+    running
+}
+
+fn check(model: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(model);
+    assert!(path.exists(), "{} is missing: `cargo xtask models` gets those of `models/`", path.display());
+    let backend = CpuBackend::new(CpuOptions::default()).expect("the CPU is supported");
+    let options = LoadOptions {
+        context: Some(256),
+        step_rows: Some(128),
+        sequences: Some(SEQUENCES),
+        ..LoadOptions::default()
+    };
+    let broker = MemoryBroker::new(8 << 30);
+    let before = own_bytes();
+    let Loaded { runner, memory, grant, .. } =
+        load_within(&broker, &path, &backend, &options, &|_| ()).expect("the model loads");
+    let planned = memory.memory;
+    assert_eq!(broker.total() - broker.free(), planned.total(), "what is planned is asked of the broker");
+    let running = serve(runner);
+    let measured = own_bytes().saturating_sub(before);
+    println!("{model}: planned {planned}, {} in all; measured {measured}", planned.total());
+    let limit = DIFFERENCE_MAX.max(planned.total() / 20);
+    let difference = planned.total().abs_diff(measured);
+    assert!(difference <= limit, "{model}: planned {planned}, measured {measured}: {difference} bytes apart");
+    drop((running.handle, grant));
+    running.thread.join().expect("the engine ends when its handle is dropped");
+    assert_eq!(broker.free(), broker.total(), "what is no longer used is free");
+}
+
+#[test]
+fn what_is_planned_is_what_is_taken() {
+    check("models/SmolLM2-135M-Instruct.Q4_1.gguf");
+    check("models/gemma-3-270m-q4_k_m.gguf");
+    check("goldens/qwen3-next");
+}
