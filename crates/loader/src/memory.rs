@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(context(forced).expect("it is forced"), 600);
         // Where memory is short, the stretched context is what fits of it.
         let whole = plan_with(&scaled("yarn:4", None), u64::MAX).expect("everything fits");
-        let half = whole.weight_bytes + whole.scratch_bytes + whole.state_bytes / 2;
+        let half = whole.memory.total() - whole.memory.of(MemoryClass::Pages).div_ceil(2);
         assert_eq!(plan_with(&scaled("yarn:4", None), half).expect("a part fits").context, 1024);
     }
 }
