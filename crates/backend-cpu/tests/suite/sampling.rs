@@ -3,6 +3,7 @@
 use crate::support::stepper::{Part, Stepper};
 use crate::support::variants;
 use crate::support::weights::{Generated, numbers};
+use gannet_backend_cpu::ActivationFormat;
 use gannet_ops::sampling::{
     Adaptive, Dry, DynamicTemperature, History, Mirostat, SampleRow, Sampling, Xtc, draw, logprobs,
 };
@@ -61,7 +62,7 @@ fn every_level_and_team_draws_the_references_token() {
     let logits: Vec<f32> = numbers("scores", ROWS * VOCABULARY).map(|x| x * 6.0).collect();
     let mask: Arc<[u32]> = (0..VOCABULARY.div_ceil(32) as u32).map(|n| n.wrapping_mul(0x9e37_79b9)).collect();
     let past: Vec<TokenId> = (0..200).map(|n| TokenId(n * 61 % VOCABULARY as u32)).collect();
-    for (name, backend) in variants() {
+    for (name, backend) in variants(ActivationFormat::Float32) {
         let mut stepper = Stepper::new(&backend, &[program()], &|uses| Generated::of(uses));
         for (case, sampling) in samplings().into_iter().enumerate() {
             for allowed in [None, Some(mask.clone())] {
