@@ -107,7 +107,7 @@ fn known_faults_of_the_text_side_are_named() {
         "note",
         &["no control token"],
     );
-    expect(&template("{% if %}"), "tokenizer", "fault", &["template"]);
+    expect(&template("a\n{% if %}"), "chat template", "fault", &["line 2", "unexpected end of block"]);
     expect(&template("{{ raise_exception('never') }}"), "chat template", "fault", &["never"]);
     expect(&template("no message"), "chat template", "fault", &["loses"]);
     expect(

@@ -36,6 +36,21 @@ fn greedy_tokens_are_those_of_the_goldens() {
 }
 
 #[test]
+fn a_faulty_template_stops_chats_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let faulty = [("tokenizer.chat_template", gannet_formats::gguf::Value::from("a\n{% if %}"))];
+    let toy = write_toy(&folder.path().join("toy.gguf"), &faulty);
+    let chat = gannet(&["run", &toy, "h"]);
+    assert_eq!(chat.code, Some(1), "{chat:?}");
+    for part in ["line 2", "unexpected end of block", "use --raw"] {
+        assert!(chat.stderr.contains(part), "{chat:?}");
+    }
+    assert_eq!(gannet(&["run", &toy, "--raw", "h", "--max-tokens", "1"]).code, Some(0));
+    let facts = gannet(&["inspect", &toy]).succeeded();
+    assert!(facts.contains("unusable: the chat template has a fault in line 2"), "{facts}");
+}
+
+#[test]
 fn the_json_object_says_everything() {
     let json = gannet(&["run", &golden("llama"), "--ids", "1,2,3", "--max-tokens", "2", "--json"]).json();
     assert_eq!(list(&json["prompt_ids"]), [1, 2, 3]);

@@ -197,10 +197,11 @@ fn repeat(state: &State<'_, '_>, left: Value, right: Value) -> Result<Value, Err
         return arithmetic("*", (&left, &right), i128::checked_mul, |one, other| one * other);
     };
     let count = usize::try_from(count.max(0)).unwrap_or(usize::MAX);
-    check(pay(state, repeated)?.saturating_mul(count as u64))?;
     if let Some(text) = repeated.as_str() {
+        check((text.len() as u64).saturating_mul(count as u64))?;
         return Ok(Value::from(text.repeat(count)));
     }
+    check(pay(state, repeated)?.saturating_mul(count as u64))?;
     let items: Vec<Value> = repeated.try_iter()?.collect();
     Ok(list_like(repeated, std::iter::repeat_n(items, count).flatten().collect()))
 }

@@ -112,6 +112,7 @@ mod tests {
     use super::*;
     use crate::arguments::{Arguments, Command};
     use clap::Parser;
+    use gannet_text::text::{TextFiles, TokenizerFile};
 
     fn choose(line: &[&str], on_terminal: bool) -> Result<Task, Failure> {
         let words = ["gannet", "run", "model"].iter().chain(line);
@@ -129,6 +130,28 @@ mod tests {
         check(&["Hi", "--system", "Be brief."], Prompt::Messages(vec![system, user]));
         check(&["--raw", "Hi"], Prompt::Raw("Hi".to_owned()));
         check(&["--ids", "1,2"], Prompt::Ids(vec![TokenId(1), TokenId(2)]));
+    }
+
+    #[test]
+    fn a_chat_names_the_ends_of_its_messages_for_the_turns_that_follow() {
+        let tokenizer = r#"{
+            "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "<end>": 2}, "merges": []},
+            "added_tokens": [{"id": 2, "content": "<end>", "special": true, "normalized": false,
+                "single_word": false, "lstrip": false, "rstrip": false}]
+        }"#;
+        let text = Text::from_files(&TextFiles {
+            tokenizer: TokenizerFile::Json(tokenizer.as_bytes()),
+            tokenizer_config: None,
+            chat_template: Some(b"{% for message in messages %}{{ message.content }}<end>{% endfor %}"),
+        })
+        .unwrap();
+        let turns = [Message::new("user", "a"), Message::new("assistant", "b"), Message::new("user", "a")];
+        let check = |messages: &[Message], ids: &[u32], boundaries: &[u32]| {
+            let expected = Encoded { ids: token_ids(ids.to_vec()), boundaries: boundaries.to_vec() };
+            assert_eq!(encode_chat(&text, messages).unwrap(), expected);
+        };
+        check(&turns[..1], &[0, 2], &[2]);
+        check(&turns, &[0, 2, 1, 2, 0, 2], &[2, 4, 6]);
     }
 
     #[test]
