@@ -222,6 +222,48 @@ fn tensors_that_dont_match_the_config_are_named_before_anything_is_read() {
     }
 }
 
+#[test]
+fn a_hybrid_without_one_of_its_tensors_is_refused_by_name() {
+    let source = gannet_testing::goldens::folder().join("qwen3_5");
+    let bytes = std::fs::read(source.join("model.safetensors")).unwrap();
+    for stem in ["conv1d.weight", "A_log", "dt_bias"] {
+        let name = format!("model.layers.1.linear_attn.{stem}");
+        // A name of the same length leaves the header's length as it is.
+        let start = bytes.windows(name.len()).position(|window| window == name.as_bytes()).unwrap();
+        let mut changed = bytes.clone();
+        changed[start] = b'x';
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::copy(source.join("config.json"), folder.path().join("config.json")).unwrap();
+        std::fs::write(folder.path().join("model.safetensors"), changed).unwrap();
+        let checkpoint = gannet_formats::Checkpoint::open(folder.path()).unwrap();
+        let error = recognise(&checkpoint).unwrap().weights(&checkpoint).err().unwrap().to_string();
+        assert!(error.contains(&format!("tensor `{name}` is missing")), "{error}");
+    }
+}
+
+#[test]
+fn a_ministral_that_cant_be_is_refused() {
+    let base =
+        with(llama(), json!({ "architectures": ["Ministral3ForCausalLM"], "model_type": "ministral3" }));
+    let scaled = |keys: Value| {
+        let rope = json!({ "rope_type": "default", "rope_theta": 1e4 });
+        json!({ "rope_parameters": with(rope, keys) })
+    };
+    let cases = [
+        (json!({}), "key `rope_parameters` is missing, expected an object"),
+        (scaled(json!({ "llama_4_scaling_beta": 0.1 })), "original_max_position_embeddings` is missing"),
+        (
+            scaled(json!({ "llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 0 })),
+            "original_max_position_embeddings` is 0",
+        ),
+        (
+            json!({ "model_type": "mistral4" }),
+            "key `model_type` is `mistral4`, expected `mistral`, `ministral` or",
+        ),
+    ];
+    check_refused(&base, &cases);
+}
+
 fn read_text_config(golden: &str) -> Value {
     let file = gannet_testing::goldens::folder().join(golden).join("config.json");
     let config: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
