@@ -7,7 +7,10 @@
 
 use crossbeam_channel::{Receiver, unbounded};
 use gannet_backend_cpu::{CpuBackend, CpuOptions};
-use gannet_engine::{EngineHandle, EngineOptions, Event, FinishReason, Request, RequestId, Usage};
+use gannet_engine::{
+    Constraint, ConstraintError, EngineHandle, EngineOptions, Event, FinishReason, MayEnd, Progress, Request,
+    RequestId, Usage,
+};
 use gannet_loader::{LoadOptions, Running, load, start};
 use gannet_ops::{KvFormat, TokenId};
 use std::path::{Path, PathBuf};
@@ -29,6 +32,8 @@ struct Cell {
     cache: Cache,
     is_tight: bool,
     kv_format: KvFormat,
+    /// Whether the answer is drawn inside of masks.
+    is_constrained: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,9 +76,49 @@ fn engine(model: &Path, cell: &Cell) -> Running {
     start(loaded.runner, options).expect("a thread can be had")
 }
 
+/// Lets a third of the vocabulary through, another third after each token: a hash of all tokens that it was told of.
+#[derive(Clone)]
+struct Thirds(u32);
+
+impl Constraint for Thirds {
+    fn mask(&mut self, allowed: &mut [u32]) -> Result<MayEnd, ConstraintError> {
+        for token in (0..VOCABULARY).filter(|token| (token + self.0).is_multiple_of(3)) {
+            allowed[token as usize / 32] |= 1 << (token % 32);
+        }
+        Ok(MayEnd::No)
+    }
+
+    fn advance(&mut self, token: TokenId) -> Result<Progress, ConstraintError> {
+        self.0 = self.0.rotate_left(5).wrapping_mul(31) ^ token.0;
+        Ok(Progress::Open)
+    }
+
+    fn rollback(&mut self, tokens: usize) -> Result<(), ConstraintError> {
+        Err(ConstraintError { reason: format!("{tokens} tokens: nothing is drafted here") })
+    }
+
+    fn forced(&mut self) -> Vec<TokenId> {
+        Vec::new()
+    }
+
+    fn copy(&self) -> Box<dyn Constraint> {
+        Box::new(self.clone())
+    }
+}
+
 fn submit(handle: &EngineHandle, prompt: Vec<TokenId>, priority: i32) -> (RequestId, Receiver<Event>) {
+    submit_with(handle, prompt, priority, None)
+}
+
+fn submit_with(
+    handle: &EngineHandle,
+    prompt: Vec<TokenId>,
+    priority: i32,
+    constraint: Option<Box<dyn Constraint>>,
+) -> (RequestId, Receiver<Event>) {
     let (sink, events) = unbounded();
     let request = Request {
+        constraint,
         logprobs: Some(4),
         priority,
         boundaries: vec![40, 100],
@@ -117,7 +162,8 @@ fn run(model: &Path, cell: &Cell) -> (Answer, Usage) {
     }
     let early: Vec<_> =
         (0..cell.companions / 2).map(|n| submit(&handle, ids(10 + n as u32, 120), 0)).collect();
-    let (_, events) = submit(&handle, prompt, 0);
+    let constraint = cell.is_constrained.then(|| Box::new(Thirds(7)) as Box<dyn Constraint>);
+    let (_, events) = submit_with(&handle, prompt, 0, constraint);
     // Those that come later and go first send it back to the queue where room is tight.
     let priority = i32::from(cell.is_tight);
     let late =
@@ -138,7 +184,14 @@ fn cells(kv_format: KvFormat) -> Vec<Cell> {
         for step_rows in [None, Some(1), Some(7), Some(64)] {
             for cache in [Cache::Cold, Cache::Hit, Cache::EvictedAndBack] {
                 for is_tight in [false, true] {
-                    cells.push(Cell { companions, step_rows, cache, is_tight, kv_format });
+                    cells.push(Cell {
+                        companions,
+                        step_rows,
+                        cache,
+                        is_tight,
+                        kv_format,
+                        is_constrained: false,
+                    });
                 }
             }
         }
@@ -155,6 +208,18 @@ fn slice(cells: Vec<Cell>, golden: usize) -> Vec<Cell> {
     (0..6).map(|n| cells[(1 + golden * 5 + n * 13) % count]).collect()
 }
 
+/// The same for an answer inside of masks: two cells of a suite's run, and all of a long one's.
+fn check_constrained(model: &Path, number: usize, free: &[Cell], free_answer: &Answer) {
+    let masked: Vec<Cell> = free.iter().map(|cell| Cell { is_constrained: true, ..*cell }).collect();
+    let (expected, _) = run(model, &masked[0]);
+    assert!(expected != *free_answer, "{}: the masks change nothing", model.display());
+    let cells = slice(masked, number + 1);
+    let count = if std::env::var_os("GANNET_LONG_RUN").is_some() { cells.len() } else { 2 };
+    for cell in &cells[..count] {
+        assert!(run(model, cell).0 == expected, "{}: {cell:?} gives another answer", model.display());
+    }
+}
+
 fn check(kv_format: KvFormat) {
     let mut preemptions = 0;
     let mut reused = 0;
@@ -168,6 +233,7 @@ fn check(kv_format: KvFormat) {
             preemptions += usage.preemptions;
             reused += usage.reused_tokens;
         }
+        check_constrained(model, number, &cells(kv_format), &expected);
     }
     assert!(preemptions > 0, "no cell preempted its request");
     assert!(reused > 0, "no cell had a prefix hit");
