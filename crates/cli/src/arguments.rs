@@ -3,7 +3,7 @@
 pub(crate) mod values;
 
 use crate::backend::{ActivationsName, BackendName};
-use crate::commands::{bench, doctor, embed, eval, inspect, models, pull, rm, run};
+use crate::commands::{bench, doctor, embed, eval, inspect, models, pull, rm, run, serve};
 use crate::model_reference::ModelReference;
 use clap::{Args, Parser, Subcommand};
 use gannet_backend_cpu::IsaLevel;
@@ -21,6 +21,8 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Run(run::RunArguments),
+    Serve(serve::ServeArguments),
     Run(Box<run::RunArguments>),
     Embed(embed::EmbedArguments),
     Inspect(inspect::InspectArguments),

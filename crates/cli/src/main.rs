@@ -19,7 +19,7 @@ mod report;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
-use commands::{bench, doctor, embed, eval, inspect, models, pull, rm, run};
+use commands::{bench, doctor, embed, eval, inspect, models, pull, rm, run, serve};
 use failure::Failure;
 use std::process::ExitCode;
 
@@ -38,6 +38,7 @@ fn main() -> ExitCode {
 fn dispatch(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Run(arguments) => run::run(arguments),
+        Command::Serve(arguments) => serve::run(arguments),
         Command::Embed(arguments) => embed::run(arguments),
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Eval(arguments) => eval::run(&arguments.command),

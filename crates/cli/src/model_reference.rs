@@ -7,6 +7,7 @@ use crate::download;
 use crate::failure::Failure;
 use gannet_hub::ModelName;
 use std::ffi::OsString;
+use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -31,7 +32,18 @@ impl From<OsString> for ModelReference {
     }
 }
 
+impl fmt::Display for ModelReference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.to_string_lossy())
+    }
+}
+
 impl ModelReference {
+    /// A model written as a part of an argument.
+    pub(crate) fn from_text(text: &str) -> Self {
+        Self(text.into())
+    }
+
     /// The file or folder to open, fetched from the hub if need be.
     pub(crate) fn locate(&self) -> Result<PathBuf, Failure> {
         match self.meaning() {

@@ -127,11 +127,13 @@ impl EngineHandle {
         self.pooling
     }
 
-    pub(crate) fn vocabulary(&self) -> usize {
+    /// Entries of the vocabulary that scores are for.
+    pub fn vocabulary(&self) -> usize {
         self.vocabulary
     }
 
-    pub(crate) fn longest_sequence(&self) -> usize {
+    /// Tokens that one sequence can have, by the memory for keys and values.
+    pub fn longest_sequence(&self) -> usize {
         self.longest_sequence
     }
 
@@ -161,6 +163,12 @@ impl EngineHandle {
         self.send(Command::Cancel(id))?;
         self.interrupter.interrupt();
         Ok(())
+    }
+
+    /// Ends a request without giving up the step in progress, which others may have a part in. A request that has ended
+    /// already is left alone.
+    pub fn abandon(&self, id: RequestId) -> Result<(), SubmitError> {
+        self.send(Command::Cancel(id))
     }
 
     /// Ends a request after so many tokens, those of the prompt included, because what it made later isn't wanted: a

@@ -182,6 +182,11 @@ impl ChatTemplate {
         Ok(rendered)
     }
 
+    /// Whether the template's source holds this name: a variable that it doesn't mention can change nothing.
+    pub fn mentions(&self, name: &str) -> bool {
+        self.source.contains(name)
+    }
+
     /// One rendering of messages whose contents the template prints.
     fn render_adapted(&self, conversation: &Conversation<'_>) -> Result<Rendered, TextError> {
         let Conversation { messages, tools, options, generate, fuel } = *conversation;

@@ -21,6 +21,7 @@ const EDGES: [(&str, &[&str]); 14] = [
     ),
     ("gannet-backend-cpu", &["gannet-ops", "gannet-tensor"]),
     ("gannet-hub", &[]),
+    ("gannet-server", &["gannet-engine", "gannet-ops", "gannet-text"]),
     (
         "gannet",
         &[
@@ -32,6 +33,7 @@ const EDGES: [(&str, &[&str]); 14] = [
             "gannet-loader",
             "gannet-model",
             "gannet-ops",
+            "gannet-server",
             "gannet-tensor",
             "gannet-text",
         ],

@@ -2,6 +2,7 @@
 
 pub(crate) mod embed;
 pub(crate) mod run;
+pub(crate) mod serve;
 
 pub(crate) mod bench;
 pub(crate) mod eval;

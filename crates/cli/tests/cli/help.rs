@@ -6,6 +6,7 @@ use crate::support::gannet;
 fn every_command_has_help_with_an_example_of_itself() {
     for command in [
         "run",
+        "serve",
         "embed",
         "inspect",
         "bench",

@@ -18,4 +18,5 @@ mod help;
 mod hub;
 mod inspect;
 mod run;
-mod toy;
+
+use gannet_testing::toy;

@@ -1,25 +1,28 @@
-//! Makes small model files to give to the binary.
+//! Small model files with a tokenizer and a chat template, to give to what takes files.
 
-use crate::support::repository;
 use gannet_formats::gguf::{Array, GgufWriter, Strings, Value};
 use gannet_formats::{Checkpoint, Source};
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What to change in a toy model before it is written.
-pub(crate) type Change<'a> = (&'a str, Value);
+pub type Change<'a> = (&'a str, Value);
 
-/// The ids of the toy vocabulary's control tokens.
-pub(crate) const END_OF_TEXT: u32 = 257;
-pub(crate) const TURN_STARTS: u32 = 258;
-pub(crate) const TURN_ENDS: u32 = 259;
+/// The id of the toy vocabulary's token that ends a text.
+pub const END_OF_TEXT: u32 = 257;
+/// The id of the token that begins a turn.
+pub const TURN_STARTS: u32 = 258;
+/// The id of the token that ends a turn.
+pub const TURN_ENDS: u32 = 259;
 
 const TEMPLATE: &str = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n\
                         {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
+const PUT: &str = "the committed model is whole, and the folder of tests can be written to";
+
 /// Writes the committed toy model with a byte-level tokenizer and a chat template, so that text works on it.
-pub(crate) fn write_toy(path: &Path, changes: &[Change]) -> String {
-    let checkpoint = Checkpoint::open(&repository("goldens/llama-f32.gguf")).unwrap();
+pub fn write_toy(path: &Path, changes: &[Change]) -> String {
+    let checkpoint = Checkpoint::open(&golden()).expect(PUT);
     let Source::Gguf(metadata) = &checkpoint.source else { panic!("the toy model is no GGUF file") };
     let text = [
         ("tokenizer.ggml.model", Value::from("gpt2")),
@@ -35,20 +38,24 @@ pub(crate) fn write_toy(path: &Path, changes: &[Change]) -> String {
     let is_unchanged = |key: &str| !changes.iter().any(|(changed, _)| *changed == key);
     let mut writer = GgufWriter::new(path);
     for (key, value) in metadata.entries().filter(|(key, _)| is_kept(key)) {
-        writer.push_entry(key, value.clone()).unwrap();
+        writer.push_entry(key, value.clone()).expect(PUT);
     }
     for (key, value) in text.into_iter().filter(|(key, _)| is_unchanged(key)) {
-        writer.push_entry(key, value).unwrap();
+        writer.push_entry(key, value).expect(PUT);
     }
     for (key, value) in changes {
-        writer.push_entry(key, value.clone()).unwrap();
+        writer.push_entry(key, value.clone()).expect(PUT);
     }
-    let tensors: Vec<_> = checkpoint.tensors().map(|tensor| (tensor, tensor.bytes().unwrap())).collect();
+    let tensors: Vec<_> = checkpoint.tensors().map(|tensor| (tensor, tensor.bytes().expect(PUT))).collect();
     for (tensor, bytes) in &tensors {
-        writer.push_tensor(tensor.name, tensor.format, tensor.shape, bytes).unwrap();
+        writer.push_tensor(tensor.name, tensor.format, tensor.shape, bytes).expect(PUT);
     }
-    writer.write(File::create(path).unwrap()).unwrap();
-    path.to_str().unwrap().to_owned()
+    writer.write(File::create(path).expect(PUT)).expect(PUT);
+    path.to_str().expect(PUT).to_owned()
+}
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../goldens/llama-f32.gguf")
 }
 
 fn strings(texts: &[String]) -> Value {
@@ -62,7 +69,7 @@ fn vocabulary() -> Vec<String> {
     let printable = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
     let shown = (0..=255u8).filter(printable).map(char::from);
     let hidden = (0..256).filter(|place| *place < 256 - (0..=255u8).filter(printable).count() as u32);
-    let bytes = shown.chain(hidden.map(|place| char::from_u32(256 + place).unwrap()));
+    let bytes = shown.chain(hidden.map(|place| char::from_u32(256 + place).expect(PUT)));
     let control = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"].map(str::to_owned);
     let rest = (260..272).map(|id| format!("<|spare_{id}|>"));
     bytes.map(String::from).chain(["he".to_owned()]).chain(control).chain(rest).collect()

@@ -1,0 +1,157 @@
+//! `gannet serve`: models answer over HTTP.
+//!
+//! The server knows HTTP and no files; here are the flags, and how a model comes into memory when it is asked for.
+
+mod limits;
+mod source;
+
+use crate::arguments::{ContextArguments, DeviceArguments, values};
+use crate::failure::Failure;
+use crate::model_reference::ModelReference;
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use gannet_ops::Backend;
+use gannet_server::{Config, Keys, LevelFilter, LogForm, ModelEntry, Origins, Tls};
+use limits::LimitArguments;
+use source::{NamedModel, Source};
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The variable that holds API keys, a line or comma each.
+const KEYS_VARIABLE: &str = "GANNET_API_KEYS";
+
+const HELP: &str = "\
+The server speaks OpenAI's protocol: point a client at http://HOST:PORT/v1. It listens on this machine alone unless
+--host says otherwise; then give it keys, in a file or in GANNET_API_KEYS. docs/server.md lists routes and limits.
+Ctrl-C ends it when the requests that run have ended; a second one at once.
+
+Examples:
+  gannet serve model.gguf
+  gannet serve --model small=small.gguf --model large=ORG/REPO:Q4_K_M --host 0.0.0.0 --api-key-file keys.txt";
+
+/// Answer over HTTP, as OpenAI's API does
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub(crate) struct ServeArguments {
+    /// A .gguf file, a folder, or a name on the hub; clients call it by its file's name without the ending
+    #[arg(value_name = "MODEL", required_unless_present = "models")]
+    model: Option<ModelReference>,
+    /// A model and what clients call it; may be given several times. The first one is loaded at once
+    #[arg(long = "model", value_name = "NAME=MODEL")]
+    models: Vec<NamedModel>,
+    #[command(flatten)]
+    device: DeviceArguments,
+    #[command(flatten)]
+    context: ContextArguments,
+    /// Sequences of each model that run at once
+    #[arg(long, value_name = "N", default_value = "8", value_parser = values::streams)]
+    sequences: usize,
+    /// Models in memory at once, those longest unused go first [default: what memory allows]
+    #[arg(long, value_name = "N", value_parser = values::streams)]
+    max_loaded_models: Option<usize>,
+    /// Address to listen on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    host: IpAddr,
+    /// Port to listen on; 0 lets the system choose
+    #[arg(long, value_name = "N", default_value = "8080")]
+    port: u16,
+    /// File of API keys, a line each; requests without one of them are refused
+    #[arg(long, value_name = "FILE")]
+    api_key_file: Option<PathBuf>,
+    /// Web pages of this origin may ask, such as https://example.org; may be given several times, * is any
+    #[arg(long = "cors-origin", value_name = "ORIGIN")]
+    cors_origins: Vec<String>,
+    /// Certificate for TLS, in PEM form
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+    /// Private key of the certificate, in PEM form
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
+    /// How log lines look
+    #[arg(long, value_enum, default_value_t = LogChoice::Text)]
+    log: LogChoice,
+    /// What the log tells: off, error, warn, info, debug
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    log_level: LevelFilter,
+    #[command(flatten)]
+    limits: LimitArguments,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LogChoice {
+    /// A line for people
+    Text,
+    /// A JSON object a line
+    Json,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
+    let config = config(arguments)?;
+    let backend: Arc<dyn Backend> = Arc::from(arguments.device.open()?);
+    let models = models(arguments, &backend)?;
+    gannet_server::start_log(
+        match arguments.log {
+            LogChoice::Text => LogForm::Text,
+            LogChoice::Json => LogForm::Json,
+        },
+        arguments.log_level,
+    );
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    gannet_server::serve(config, models, |address| eprintln!("gannet: listening on {scheme}://{address}"))?;
+    Ok(())
+}
+
+fn config(arguments: &ServeArguments) -> Result<Config, Failure> {
+    let keys = keys(arguments)?;
+    if keys.is_empty() && !arguments.host.is_loopback() {
+        eprintln!("gannet: note: everybody who reaches {} may ask; --api-key-file restricts it", arguments.host);
+    }
+    let tls = arguments.tls_certificate.as_ref().zip(arguments.tls_key.as_ref());
+    Ok(Config {
+        address: SocketAddr::new(arguments.host, arguments.port),
+        keys,
+        cors_origins: Origins::parse(&arguments.cors_origins)
+            .map_err(|error| Failure::usage(format!("--cors-origin: {error}")))?,
+        tls: tls.map(|(certificate, key)| Tls { certificate: certificate.clone(), key: key.clone() }),
+        limits: arguments.limits.resolve(),
+        loaded_models: arguments.max_loaded_models.unwrap_or(usize::MAX),
+    })
+}
+
+/// The keys of the file and of the environment together.
+fn keys(arguments: &ServeArguments) -> Result<Keys, Failure> {
+    let mut text = String::new();
+    if let Some(file) = &arguments.api_key_file {
+        text = fs::read_to_string(file).with_context(|| format!("can't read `{}`", file.display()))?;
+        if Keys::parse(&text).is_ok_and(|keys| keys.is_empty()) {
+            return Err(anyhow::anyhow!("`{}` holds no API key", file.display()).into());
+        }
+    }
+    if let Ok(variable) = std::env::var(KEYS_VARIABLE) {
+        text.push('\n');
+        text.push_str(&variable.replace(',', "\n"));
+    }
+    Ok(Keys::parse(&text)?)
+}
+
+fn models(arguments: &ServeArguments, backend: &Arc<dyn Backend>) -> Result<Vec<ModelEntry>, Failure> {
+    let positional = arguments.model.as_ref().map(|reference| NamedModel::unnamed(reference.clone()));
+    let mut entries: Vec<ModelEntry> = Vec::new();
+    for NamedModel { name, reference } in positional.into_iter().chain(arguments.models.iter().cloned()) {
+        if entries.iter().any(|entry| entry.name == name) {
+            return Err(Failure::usage(format!("two models are called `{name}`; give them names with --model")));
+        }
+        let source = Source {
+            path: reference.locate()?,
+            backend: backend.clone(),
+            context: arguments.context.load_options(),
+            sequences: arguments.sequences,
+            waiting: arguments.limits.waiting(),
+        };
+        entries.push(ModelEntry { name, source: Arc::new(source) });
+    }
+    Ok(entries)
+}

@@ -1,0 +1,105 @@
+//! How a model of a server comes into memory.
+
+use crate::commands::end_token_ids;
+use crate::model_reference::ModelReference;
+use gannet_engine::EngineOptions;
+use gannet_loader::{LoadError, LoadOptions, Loaded, Running};
+use gannet_ops::Backend;
+use gannet_server::{LoadFailure, Model, ModelSource};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// A model and what clients call it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NamedModel {
+    pub(super) name: String,
+    pub(super) reference: ModelReference,
+}
+
+impl NamedModel {
+    /// A model that is called as its file is, without the ending, or by its name on the hub.
+    pub(super) fn unnamed(reference: ModelReference) -> Self {
+        let text = reference.to_string();
+        let path = Path::new(&text);
+        let stem = if text.ends_with(".gguf") { path.file_stem() } else { path.file_name() };
+        let stem = stem.map(|stem| stem.to_string_lossy().into_owned());
+        let name = if path.exists() { stem.unwrap_or_else(|| text.clone()) } else { text.clone() };
+        Self { name, reference }
+    }
+}
+
+impl FromStr for NamedModel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((name, reference)) if !name.is_empty() && !reference.is_empty() => {
+                Ok(Self { name: name.to_owned(), reference: ModelReference::from_text(reference) })
+            }
+            Some(_) | None => Err("expected NAME=MODEL, such as small=small.gguf".to_owned()),
+        }
+    }
+}
+
+/// A model's files and how to run them.
+pub(super) struct Source {
+    pub(super) path: PathBuf,
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) context: LoadOptions,
+    pub(super) sequences: usize,
+    /// Requests that may wait.
+    pub(super) waiting: usize,
+}
+
+impl ModelSource for Source {
+    fn load(&self) -> Result<Model, LoadFailure> {
+        let options = LoadOptions { sequences: Some(self.sequences), ..self.context };
+        let loaded = gannet_loader::load(&self.path, self.backend.as_ref(), &options, &|_| ());
+        let Loaded { model, text, runner, .. } = loaded.map_err(failure)?;
+        let text = text.map_err(failure)?;
+        let end_tokens = end_token_ids(&model, Some(&text));
+        let is_recurrent = runner.layout.is_recurrent();
+        let options = EngineOptions {
+            sequences: self.sequences,
+            waiting: self.sequences + self.waiting,
+            ..EngineOptions::default()
+        };
+        let Running { handle, thread } = gannet_loader::start(runner, options).map_err(failure)?;
+        Ok(Model { handle, thread, text, end_tokens, sequences: self.sequences, is_recurrent })
+    }
+}
+
+fn failure(error: LoadError) -> LoadFailure {
+    match error {
+        LoadError::OutOfMemory { .. } => LoadFailure::NoRoom(error.to_string()),
+        LoadError::Format(_)
+        | LoadError::Model(_)
+        | LoadError::Text(_)
+        | LoadError::NoTokenizer { .. }
+        | LoadError::MakesNoText { .. }
+        | LoadError::Device(_)
+        | LoadError::ContextTooLong { .. }
+        | LoadError::NoContext
+        | LoadError::Thread(_) => LoadFailure::Broken(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_called_by_its_name_or_its_file() {
+        let named = |text: &str| text.parse::<NamedModel>().map(|model| model.name);
+        assert_eq!(named("small=a/b.gguf"), Ok("small".to_owned()));
+        for wrong in ["small", "=a", "small="] {
+            assert!(named(wrong).is_err(), "{wrong}");
+        }
+        let unnamed = |text: &str| NamedModel::unnamed(ModelReference::from_text(text)).name;
+        // The tests run in the folder of this crate.
+        assert_eq!(unnamed("../../goldens/small.gguf"), "small");
+        assert_eq!(unnamed("../../goldens/real"), "real");
+        assert_eq!(unnamed("org/repo:Q4_K_M"), "org/repo:Q4_K_M");
+    }
+}

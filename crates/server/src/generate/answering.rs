@@ -1,0 +1,317 @@
+//! Requests in the engine, and what comes of them: events to updates of answers.
+//!
+//! Who drops an [`Answering`] before its end wants no more of it: the engine forgets its requests at the next step.
+
+use super::choice::Choice;
+use super::params::Params;
+use super::parts::Part;
+use super::prompt::Prompt;
+use crate::admission::Permit;
+use crate::error::ApiError;
+use crate::http::serve::Phase;
+use crate::models::Served;
+use gannet_engine::{EngineHandle, Event, Request, RequestId, Sink, SubmitError, Usage};
+use gannet_ops::{TokenId, TokenLogprobs};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::sleep;
+
+/// Between two attempts to tell a busy engine something that it must hear.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// A token of an answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Token {
+    pub(crate) id: TokenId,
+    pub(crate) logprobs: Option<TokenLogprobs>,
+}
+
+/// What is new about one answer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Update {
+    pub(crate) choice: usize,
+    pub(crate) parts: Vec<Part>,
+    pub(crate) tokens: Vec<Token>,
+    pub(crate) finish: Option<Finish>,
+}
+
+/// How an answer ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finish {
+    pub(crate) kind: FinishKind,
+    /// The stop string that was found.
+    pub(crate) stop_text: Option<String>,
+    /// The one of the request's stop tokens that was drawn.
+    pub(crate) stop_token: Option<TokenId>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FinishKind {
+    /// It is whole.
+    Stop,
+    /// A limit of tokens was reached.
+    Length,
+}
+
+/// What all answers of a request took together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Total {
+    /// Tokens of all prompts, each counted once.
+    pub(crate) prompt_tokens: u64,
+    /// Tokens of prompts that were known.
+    pub(crate) cached_tokens: u64,
+    pub(crate) answer_tokens: u64,
+}
+
+/// What the first answer to the first prompt took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Course {
+    pub(crate) usage: Usage,
+    /// The first token of the prompt that differs from what was known.
+    pub(crate) first_different: u32,
+}
+
+/// Answers that are being made.
+pub(crate) struct Answering {
+    served: Arc<Served>,
+    events: UnboundedReceiver<Vec<(RequestId, Event)>>,
+    running: HashMap<RequestId, Running>,
+    choices: Vec<Choice>,
+    pub(crate) total: Total,
+    pub(crate) course: Course,
+    time: Duration,
+    began: Instant,
+    _permit: Permit,
+}
+
+/// An answer in the engine.
+#[derive(Clone, Copy)]
+struct Running {
+    choice: usize,
+    prompt_tokens: usize,
+    /// The first answer to a prompt is the one that its prompt is counted with.
+    is_first: bool,
+    last_token: Option<Instant>,
+}
+
+/// Hands the engine's events over to a task.
+struct Inbox(UnboundedSender<Vec<(RequestId, Event)>>);
+
+impl Sink for Inbox {
+    fn deliver(&self, events: Vec<(RequestId, Event)>) -> Vec<RequestId> {
+        match self.0.send(events) {
+            Ok(()) => Vec::new(),
+            Err(unheard) => unheard.0.into_iter().map(|(id, _)| id).collect(),
+        }
+    }
+}
+
+impl Answering {
+    /// Hands prompts to the engine; answer `p * n + c` is the `c`th of prompt `p`.
+    pub(crate) fn start(
+        served: Arc<Served>,
+        prompts: Vec<Prompt>,
+        params: &Params,
+        prompt_path: &'static str,
+    ) -> Result<Self, ApiError> {
+        let (sender, events) = unbounded_channel();
+        let sink: Arc<dyn Sink> = Arc::new(Inbox(sender));
+        let count = prompts.len() * params.choices as usize;
+        let permit = served.admission.admit(count).inspect_err(|_| served.metrics.refused())?;
+        let mut choices = Vec::with_capacity(count);
+        for prompt in &prompts {
+            for _ in 0..params.choices {
+                choices.push(Choice::new(&served.text.tokenizer, params, prompt.place)?);
+            }
+        }
+        let mut answering = Self {
+            served,
+            events,
+            running: HashMap::new(),
+            choices,
+            total: Total::default(),
+            course: Course::default(),
+            time: params.time,
+            began: Instant::now(),
+            _permit: permit,
+        };
+        for (number, prompt) in prompts.into_iter().enumerate() {
+            let requests = params.requests(&prompt, &answering.served, &sink, prompt_path)?;
+            let ids = answering.served.handle.submit_choices(requests);
+            let ids = ids.map_err(|error| ApiError::submit(prompt_path, error))?;
+            answering.follow(&ids, number * params.choices as usize, prompt.ids.len());
+        }
+        Ok(answering)
+    }
+
+    fn follow(&mut self, ids: &[RequestId], first: usize, prompt_tokens: usize) {
+        self.total.prompt_tokens += prompt_tokens as u64;
+        for (place, id) in ids.iter().enumerate() {
+            let (choice, is_first) = (first + place, place == 0);
+            self.running.insert(*id, Running { choice, prompt_tokens, is_first, last_token: None });
+        }
+    }
+
+    /// Waits for what comes next; nothing comes after all answers have ended.
+    ///
+    /// # Errors
+    /// An answer failed, or the server stops: the others are given up as well.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Update>>, ApiError> {
+        while !self.running.is_empty() {
+            let mut phase = self.served.phase.clone();
+            let events = tokio::select! {
+                events = self.events.recv() => events,
+                _ = phase.wait_for(|phase| *phase == Phase::Aborting) => return Err(ApiError::Draining),
+            };
+            let Some(events) = events else {
+                return Err(ApiError::Failed("the engine has stopped".to_owned()));
+            };
+            let mut updates: Vec<Update> = Vec::new();
+            for (id, event) in events {
+                self.hear(id, event, &mut updates)?;
+            }
+            if !updates.is_empty() {
+                return Ok(Some(updates));
+            }
+        }
+        Ok(None)
+    }
+
+    fn hear(&mut self, id: RequestId, event: Event, updates: &mut Vec<Update>) -> Result<(), ApiError> {
+        let Some(running) = self.running.get(&id).copied() else { return Ok(()) };
+        match event {
+            Event::Started { reused_tokens, common_tokens } => {
+                if running.is_first {
+                    self.total.cached_tokens += u64::from(reused_tokens);
+                }
+                if running.choice == 0 {
+                    self.course.first_different = common_tokens;
+                }
+            }
+            Event::Prefilled { .. } => {}
+            Event::Token { token, logprobs } => {
+                self.measure(id);
+                let choice = &mut self.choices[running.choice];
+                if choice.is_stopped() {
+                    return Ok(());
+                }
+                let update = update_of(updates, running.choice);
+                if choice.push(Token { id: token, logprobs }, update) {
+                    let kept = running.prompt_tokens + choice.tokens;
+                    insist(&self.served.handle, move |handle| handle.truncate(id, kept));
+                }
+            }
+            Event::Finished { reason, usage } => {
+                self.running.remove(&id);
+                self.served.metrics.ended(&usage, reason.name(), self.began.elapsed());
+                self.total.answer_tokens += u64::from(usage.generated_tokens);
+                if running.choice == 0 {
+                    self.course.usage = usage;
+                }
+                let update = update_of(updates, running.choice);
+                self.choices[running.choice].finish(reason, self.time, update)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self, id: RequestId) {
+        let Some(running) = self.running.get_mut(&id) else { return };
+        let now = Instant::now();
+        match running.last_token.replace(now) {
+            Some(last) => self.served.metrics.inter_token(now - last),
+            None => self.served.metrics.first_token(now - self.began),
+        }
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        for &id in self.running.keys() {
+            self.served.metrics.aborted();
+            insist(&self.served.handle, move |handle| handle.abandon(id));
+        }
+    }
+}
+
+/// The update of a choice among those of one moment.
+fn update_of(updates: &mut Vec<Update>, choice: usize) -> &mut Update {
+    let place = updates.iter().position(|update| update.choice == choice).unwrap_or_else(|| {
+        updates.push(Update { choice, ..Update::default() });
+        updates.len() - 1
+    });
+    &mut updates[place]
+}
+
+/// Tells the engine something that it must hear, later if its inbox is full now.
+fn insist(
+    handle: &EngineHandle,
+    tell: impl Fn(&EngineHandle) -> Result<(), SubmitError> + Send + Sync + 'static,
+) {
+    if !matches!(tell(handle), Err(SubmitError::Busy { .. })) {
+        return;
+    }
+    let handle = handle.clone();
+    // Outside of the runtime the server has ended, and its engines with it.
+    if let Ok(runtime) = Handle::try_current() {
+        runtime.spawn(async move {
+            while matches!(tell(&handle), Err(SubmitError::Busy { .. })) {
+                sleep(PATIENCE).await;
+            }
+        });
+    }
+}
+
+impl Params {
+    /// The engine's requests for one prompt.
+    fn requests(
+        &self,
+        prompt: &Prompt,
+        served: &Served,
+        sink: &Arc<dyn Sink>,
+        prompt_path: &'static str,
+    ) -> Result<Vec<Request>, ApiError> {
+        let max_tokens = self.answer_tokens(prompt.ids.len(), served, prompt_path)?;
+        let mut end_tokens = if self.ignore_end { Vec::new() } else { served.end_tokens.clone() };
+        end_tokens.extend(&self.stop_tokens);
+        let request = |choice| Request {
+            prompt: prompt.ids.clone(),
+            sampling: self.sampling.clone(),
+            seed: self.seed,
+            choice,
+            max_tokens,
+            min_tokens: self.min_tokens,
+            end_tokens: end_tokens.clone(),
+            logprobs: self.logprobs,
+            priority: self.priority,
+            deadline: Some(Instant::now() + self.time),
+            cache_salt: self.cache_salt,
+            boundaries: prompt.boundaries.clone(),
+            sink: sink.clone(),
+        };
+        Ok((0..self.choices).map(request).collect())
+    }
+
+    /// The most tokens of an answer: as asked for, or all that the context leaves.
+    fn answer_tokens(
+        &self,
+        prompt: usize,
+        served: &Served,
+        prompt_path: &'static str,
+    ) -> Result<u32, ApiError> {
+        let context = served.handle.context().min(served.handle.longest_sequence());
+        if prompt >= context {
+            return Err(ApiError::ContextExceeded { path: prompt_path, context, prompt, answer: 1 });
+        }
+        match self.max_tokens {
+            Some((path, asked)) if prompt + asked as usize > context => {
+                Err(ApiError::ContextExceeded { path, context, prompt, answer: asked as usize })
+            }
+            Some((_, asked)) => Ok(asked),
+            None => Ok(u32::try_from(context - prompt).unwrap_or(u32::MAX)),
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The parameters that all protocols share: how tokens are drawn, where an answer ends, what comes with it.
+//!
+//! OpenAI's names, and the extensions that the field uses. A filter that isn't given is off, except temperature 1.
+
+use crate::error::ApiError;
+use crate::limits::{BIASES, CHOICES, LOGPROBS, STOPS, TOKEN_IDS};
+use crate::models::Served;
+use crate::names;
+use crate::wire::fields::{Field, Fields};
+use gannet_ops::TokenId;
+use gannet_ops::sampling::{Sampling, Xtc};
+use gannet_text::decode::SpecialTokens;
+use serde_json::json;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How a request's answers are made.
+#[derive(Clone, Debug)]
+pub(crate) struct Params {
+    pub(crate) sampling: Arc<Sampling>,
+    pub(crate) seed: u64,
+    /// Answers to each prompt.
+    pub(crate) choices: u32,
+    /// The most tokens of an answer and the parameter that says so; all that the context leaves where absent.
+    pub(crate) max_tokens: Option<(&'static str, u32)>,
+    pub(crate) min_tokens: u32,
+    pub(crate) ignore_end: bool,
+    pub(crate) stops: Vec<String>,
+    pub(crate) stop_tokens: Vec<TokenId>,
+    pub(crate) logprobs: Option<u32>,
+    pub(crate) priority: i32,
+    pub(crate) cache_salt: u64,
+    pub(crate) special_tokens: SpecialTokens,
+    /// From now to the end.
+    pub(crate) time: Duration,
+    pub(crate) extras: Extras,
+}
+
+/// What comes with an answer, where asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Extras {
+    /// The ids of prompt and answer.
+    pub(crate) token_ids: bool,
+    /// How long the parts of the request took.
+    pub(crate) timings: bool,
+}
+
+impl Params {
+    /// Takes what all protocols share; each adds its own names of the rest.
+    pub(crate) fn take(fields: &mut Fields, served: &Served, time: Duration) -> Result<Self, ApiError> {
+        let most = (served.admission.most() as u64).min(CHOICES) as i64;
+        let asked_time = fields.number("timeout", 0.001..=time.as_secs_f32())?;
+        Ok(Self {
+            sampling: Arc::new(sampling(fields, served)?),
+            seed: fields.integer("seed", i64::MIN..=i64::MAX)?.map_or_else(names::random, |seed| seed as u64),
+            choices: fields.integer("n", 1..=most)?.unwrap_or(1) as u32,
+            max_tokens: None,
+            min_tokens: token_count(fields, "min_tokens", 0)?.unwrap_or(0),
+            ignore_end: fields.boolean("ignore_eos")?.unwrap_or(false),
+            stops: stops(fields, "stop")?,
+            stop_tokens: token_list(fields, "stop_token_ids", served)?,
+            logprobs: None,
+            // Here as elsewhere in the field a lower number goes first; the engine counts the other way.
+            priority: -(fields.integer("priority", -1_000_000..=1_000_000)?.unwrap_or(0) as i32),
+            cache_salt: fields.string("cache_salt")?.map_or(0, |salt| salt_of(&salt)),
+            special_tokens: match fields.boolean("skip_special_tokens")?.unwrap_or(true) {
+                true => SpecialTokens::Skip,
+                false => SpecialTokens::Show,
+            },
+            time: asked_time.map_or(time, Duration::from_secs_f32),
+            extras: extras(fields)?,
+        })
+    }
+
+    /// Checks what depends on several parameters.
+    pub(crate) fn check(self) -> Result<Self, ApiError> {
+        match self.max_tokens {
+            Some((_, most)) if self.min_tokens > most => Err(ApiError::Invalid {
+                path: "min_tokens".to_owned(),
+                why: format!("{} are more than the {most} that the answer may have", self.min_tokens),
+            }),
+            Some(_) | None => Ok(self),
+        }
+    }
+}
+
+fn sampling(fields: &mut Fields, served: &Served) -> Result<Sampling, ApiError> {
+    let vocabulary = served.handle.vocabulary();
+    let greedy = Sampling::greedy();
+    let xtc_probability = fields.number("xtc_probability", 0.0..=1.0)?;
+    let xtc_threshold = fields.number("xtc_threshold", 0.0..=1.0)?;
+    let top_p = fields.number("top_p", 0.0..=1.0)?;
+    if top_p == Some(0.0) {
+        return Err(ApiError::OutOfRange {
+            path: "top_p".to_owned(),
+            found: "0".to_owned(),
+            expected: "a number above 0, up to 1".to_owned(),
+        });
+    }
+    Ok(Sampling {
+        temperature: fields.number("temperature", 0.0..=2.0)?.unwrap_or(1.0),
+        top_p: top_p.unwrap_or(1.0),
+        // -1 and 0 both mean all tokens.
+        top_k: fields.integer("top_k", -1..=i64::from(u32::MAX))?.map_or(0, |k| k.max(0) as u32),
+        min_p: fields.number("min_p", 0.0..=1.0)?.unwrap_or(greedy.min_p),
+        typical_p: fields.number("typical_p", 0.0..=1.0)?.unwrap_or(greedy.typical_p),
+        top_n_sigma: fields.number("top_n_sigma", 0.0..=1000.0)?.unwrap_or(greedy.top_n_sigma),
+        repetition_penalty: repetition_penalty(fields)?,
+        presence_penalty: fields.number("presence_penalty", -2.0..=2.0)?.unwrap_or(0.0),
+        frequency_penalty: fields.number("frequency_penalty", -2.0..=2.0)?.unwrap_or(0.0),
+        logit_bias: fields.take("logit_bias").map_or(Ok(Vec::new()), |field| logit_bias(field, vocabulary))?,
+        only: token_list(fields, "allowed_token_ids", served)?,
+        xtc: xtc_probability
+            .filter(|probability| *probability > 0.0)
+            .map(|probability| Xtc { probability, threshold: xtc_threshold.unwrap_or(0.1) }),
+        ..greedy
+    })
+}
+
+fn repetition_penalty(fields: &mut Fields) -> Result<f32, ApiError> {
+    Ok(fields.number("repetition_penalty", 0.01..=100.0)?.unwrap_or(1.0))
+}
+
+fn logit_bias(field: Field, vocabulary: usize) -> Result<Vec<(TokenId, f32)>, ApiError> {
+    let path = field.path.clone();
+    let entries = field.object()?.into_rest();
+    if entries.len() > BIASES {
+        return Err(ApiError::TooMany { path, found: entries.len(), limit: BIASES });
+    }
+    let bias = |(key, value): (String, serde_json::Value)| {
+        let field = Field { path: format!("{path}.{}", crate::wire::fields::shortened(&key)), value };
+        let id = key.parse::<u32>().ok().filter(|id| (*id as usize) < vocabulary);
+        let id = id.ok_or_else(|| field.invalid(format!("its name is no token id below {vocabulary}")))?;
+        Ok((TokenId(id), field.number(-100.0..=100.0)?))
+    };
+    entries.into_iter().map(bias).collect()
+}
+
+/// Stop strings: none, one or a list.
+pub(crate) fn stops(fields: &mut Fields, name: &str) -> Result<Vec<String>, ApiError> {
+    let Some(field) = fields.take(name) else { return Ok(Vec::new()) };
+    if field.value.is_string() {
+        // Some clients send an empty one for none.
+        return Ok(Some(field.string()?).filter(|stop| !stop.is_empty()).into_iter().collect());
+    }
+    if !field.value.is_array() {
+        return Err(field.wrong("a string or a list of strings"));
+    }
+    let stop = |field: Field| {
+        let empty = field.invalid("it is empty; a stop string needs at least one character");
+        field.string().and_then(|stop| if stop.is_empty() { Err(empty) } else { Ok(stop) })
+    };
+    field.list(STOPS)?.into_iter().map(stop).collect()
+}
+
+fn token_list(fields: &mut Fields, name: &str, served: &Served) -> Result<Vec<TokenId>, ApiError> {
+    let vocabulary = served.handle.vocabulary();
+    let Some(field) = fields.take(name) else { return Ok(Vec::new()) };
+    field.list(TOKEN_IDS)?.into_iter().map(|field| field.token_id(vocabulary).map(TokenId)).collect()
+}
+
+/// A number of tokens.
+pub(crate) fn token_count(fields: &mut Fields, name: &str, least: i64) -> Result<Option<u32>, ApiError> {
+    Ok(fields.integer(name, least..=i64::from(i32::MAX))?.map(|count| count as u32))
+}
+
+/// How many log-probabilities beside each token's own.
+pub(crate) fn logprob_count(fields: &mut Fields, name: &str) -> Result<Option<u32>, ApiError> {
+    Ok(fields.integer(name, 0..=LOGPROBS as i64)?.map(|count| count as u32))
+}
+
+fn extras(fields: &mut Fields) -> Result<Extras, ApiError> {
+    fields.only("include_stop_str_in_output", &[json!(false)], "stop strings are never part of an answer")?;
+    fields.only("spaces_between_special_tokens", &[json!(true)], "only `true` is known")?;
+    fields.refuse("prompt_logprobs", "the scores of a prompt's tokens are not kept")?;
+    fields.refuse("bad_words", "use `logit_bias` with token ids")?;
+    fields.refuse("truncate_prompt_tokens", "prompts are never cut; shorten it before you send it")?;
+    fields.refuse("logits_processors", "code from requests is never run")?;
+    for name in ["guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs"] {
+        fields.refuse(name, "answers can't be held to a grammar")?;
+    }
+    fields.refuse("thinking_token_budget", "reasoning is not told apart from content")?;
+    fields.only("use_beam_search", &[json!(false)], "there is no beam search")?;
+    Ok(Extras {
+        token_ids: fields.boolean("return_token_ids")?.unwrap_or(false),
+        timings: fields.boolean("timings")?.unwrap_or(false),
+    })
+}
+
+/// The number that stands for a salt; 0 is for requests without one.
+fn salt_of(salt: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    salt.hash(&mut hasher);
+    hasher.finish().max(1)
+}

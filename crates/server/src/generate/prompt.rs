@@ -1,0 +1,110 @@
+//! Prompts as token ids: conversations rendered and encoded, texts encoded, ids as they are.
+//!
+//! Rendering and encoding are work, and what they work on comes from outside: they run on threads of their own, a few at
+//! once, never on those that serve connections.
+
+use crate::app::App;
+use crate::error::ApiError;
+use crate::models::Served;
+use gannet_ops::TokenId;
+use gannet_text::chat::{Message, RenderOptions};
+use gannet_text::decode::{Place, SpecialTokens};
+use gannet_text::error::TextError;
+use gannet_text::tokenizer::{Specials, Tokenizer};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// A prompt, ready for the engine.
+#[derive(Clone, Debug)]
+pub(crate) struct Prompt {
+    pub(crate) ids: Vec<TokenId>,
+    /// Where later prompts are likely to branch off.
+    pub(crate) boundaries: Vec<u32>,
+    /// Where the answer's text stands.
+    pub(crate) place: Place,
+}
+
+/// A conversation to be continued.
+#[derive(Clone, Debug)]
+pub(crate) struct Conversation {
+    pub(crate) messages: Vec<Message>,
+    pub(crate) tools: Vec<Value>,
+    pub(crate) options: RenderOptions,
+}
+
+/// Renders and encodes a conversation.
+pub(crate) async fn of_chat(
+    app: &App,
+    served: &Arc<Served>,
+    mut chat: Conversation,
+) -> Result<Prompt, ApiError> {
+    let model = served.clone();
+    chat.options.boundaries = served.is_recurrent;
+    aside(app, move || {
+        let Conversation { messages, tools, options } = &chat;
+        let encoded = || -> Result<Prompt, TextError> {
+            let rendered = model.text.require_template(tools)?.render(messages, tools, options)?;
+            let encoded = model.text.tokenizer.encode_chat_with_boundaries(&rendered)?;
+            let boundaries = encoded.boundaries.iter().map(|boundary| boundary.tokens as u32).collect();
+            Ok(Prompt { ids: token_ids(encoded.ids), boundaries, place: Place::Start })
+        };
+        encoded().map_err(|error| ApiError::text("messages", &error))
+    })
+    .await
+}
+
+/// Encodes texts as they are, with what the tokenizer puts at their ends.
+pub(crate) async fn of_texts(
+    app: &App,
+    served: &Arc<Served>,
+    texts: Vec<String>,
+    ends: TextEnds,
+) -> Result<Vec<Vec<TokenId>>, ApiError> {
+    let model = served.clone();
+    aside(app, move || {
+        let tokenizer = &model.text.tokenizer;
+        let encode = |text: &String| match ends {
+            TextEnds::Added => tokenizer.encode_prompt(text),
+            TextEnds::Bare => tokenizer.encode(text, Specials::Parse),
+        };
+        texts
+            .iter()
+            .map(|text| encode(text).map(token_ids).map_err(|error| ApiError::text("prompt", &error)))
+            .collect()
+    })
+    .await
+}
+
+/// What encoding adds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TextEnds {
+    /// The beginning and end of text, where the tokenizer says so.
+    Added,
+    /// Nothing.
+    Bare,
+}
+
+/// The text of ids, special tokens shown.
+pub(crate) fn shown(tokenizer: &Tokenizer, ids: &[TokenId], special_tokens: SpecialTokens) -> String {
+    let ids: Vec<u32> = ids.iter().map(|id| id.0).collect();
+    tokenizer.decode(&ids, special_tokens)
+}
+
+/// Runs work on a thread for work, when there is a place.
+async fn aside<T: Send + 'static>(
+    app: &App,
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let place = app.encoders.clone().acquire_owned().await;
+    let place = place.map_err(|_| ApiError::Draining)?;
+    let result = tokio::task::spawn_blocking(move || {
+        let result = work();
+        drop(place);
+        result
+    });
+    result.await.unwrap_or_else(|error| Err(ApiError::Failed(error.to_string())))
+}
+
+fn token_ids(ids: Vec<u32>) -> Vec<TokenId> {
+    ids.into_iter().map(TokenId).collect()
+}

@@ -1,0 +1,83 @@
+//! Which path leads where.
+
+use super::{gate, probes};
+use crate::app::App;
+use crate::error::ApiError;
+use crate::openai::{chat, completions, models, tokens};
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderValue, Method, Request, header};
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
+use std::any::Any;
+use std::sync::Arc;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::{AllowOrigin, CorsLayer};
+
+/// All routes, with what each request passes before.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    let routes: Vec<(&str, MethodRouter<Arc<App>>)> = vec![
+        ("/health", get(probes::health)),
+        ("/ready", get(probes::ready)),
+        ("/version", get(probes::version)),
+        ("/metrics", get(probes::metrics)),
+        ("/tokenize", post(tokens::tokenize)),
+        ("/detokenize", post(tokens::detokenize)),
+        ("/v1/models", get(models::list)),
+        ("/v1/models/{*id}", get(models::one)),
+        ("/v1/completions", post(completions::answer)),
+        ("/v1/completions/render", post(completions::render)),
+        ("/v1/chat/completions", post(chat::answer)),
+        ("/v1/chat/completions/render", post(chat::render)),
+    ];
+    let mut router = Router::new();
+    for (path, route) in routes {
+        // Clients whose base address already ends in /v1 ask without it, others for these with it.
+        let alias = path.strip_prefix("/v1").map_or_else(|| format!("/v1{path}"), str::to_owned);
+        router = router.route(&alias, route.clone()).route(path, route);
+    }
+    let cors = cors(&app.config.cors_origins.0);
+    router
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn_with_state(app.clone(), gate::pass))
+        .layer(cors)
+        .with_state(app)
+}
+
+fn cors(origins: &[HeaderValue]) -> CorsLayer {
+    let allowed = if origins.iter().any(|origin| origin == "*") {
+        AllowOrigin::any()
+    } else {
+        AllowOrigin::list(origins.iter().cloned())
+    };
+    let headers = ["authorization", "content-type", "x-api-key", "x-request-id", "anthropic-version"];
+    match origins {
+        [] => CorsLayer::new(),
+        _ => CorsLayer::new()
+            .allow_origin(allowed)
+            .allow_methods([Method::GET, Method::POST, Method::DELETE])
+            .allow_headers(headers.map(header::HeaderName::from_static)),
+    }
+}
+
+async fn no_route(request: Request<Body>) -> Response {
+    let path = crate::wire::fields::shortened(request.uri().path());
+    ApiError::NoRoute { path }.into_response()
+}
+
+async fn no_method(request: Request<Body>) -> Response {
+    let path = crate::wire::fields::shortened(request.uri().path());
+    ApiError::NoMethod { path, method: request.method().to_string() }.into_response()
+}
+
+/// A panic is a fault of ours; the client hears that, and the next request is served.
+fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+    let why = text.unwrap_or_else(|| "a panic without words".to_owned());
+    tracing::error!(why, "a route panicked");
+    ApiError::Failed("the server failed while it handled the request; its log says more".to_owned()).into_response()
+}

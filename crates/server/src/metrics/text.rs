@@ -1,0 +1,156 @@
+//! All series as text.
+
+use super::histogram::Histogram;
+use super::{ModelMetrics, REASONS};
+use crate::models::Served;
+use gannet_engine::EngineStats;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Tokens of a page.
+const PAGE_TOKENS: &str = "64";
+
+/// The lines of one series of one model.
+pub(crate) struct Series<'a> {
+    text: &'a mut String,
+    name: &'a str,
+    model: &'a str,
+}
+
+impl Series<'_> {
+    /// A line: the series' name with an ending, its labels after the model's, a value.
+    pub(crate) fn sample(&mut self, ending: &str, labels: &[(&str, &str)], value: f64) {
+        let Self { text, name, model } = self;
+        // A string takes any text.
+        let _ = write!(text, "{name}{ending}{{model_name=\"{}\"", escaped(model));
+        for (label, value) in labels {
+            let _ = write!(text, ",{label}=\"{}\"", escaped(value));
+        }
+        let _ = writeln!(text, "}} {value}");
+    }
+}
+
+/// A family of series: its name, kind and meaning, and how a model's lines are written.
+struct Family {
+    name: &'static str,
+    kind: &'static str,
+    help: &'static str,
+    write: fn(&mut Series<'_>, &Served, &EngineStats),
+}
+
+macro_rules! histogram {
+    ($name:literal, $field:ident, $help:literal) => {
+        Family {
+            name: $name,
+            kind: "histogram",
+            help: $help,
+            write: |series, served, _| Histogram::write(&served.metrics.$field, series),
+        }
+    };
+}
+
+macro_rules! number {
+    ($kind:literal, $name:literal, $help:literal, $value:expr) => {
+        Family {
+            name: $name,
+            kind: $kind,
+            help: $help,
+            write: |series, served, stats| {
+                let value: fn(&Served, &EngineStats) -> f64 = $value;
+                series.sample("", &[], value(served, stats));
+            },
+        }
+    };
+}
+
+const FAMILIES: &[Family] = &[
+    number!("gauge", "vllm:num_requests_running", "Answers that are being made.", |_, stats| stats.running as f64),
+    number!("gauge", "vllm:num_requests_waiting", "Answers that wait for a sequence.", |served, stats| {
+        served.admission.live().saturating_sub(stats.running) as f64
+    }),
+    number!("gauge", "vllm:kv_cache_usage_perc", "Pages of running sequences, of all pages; 1 is all.", |_, stats| {
+        stats.pages_in_use as f64 / (stats.pages_total.max(1)) as f64
+    }),
+    Family {
+        name: "vllm:cache_config_info",
+        kind: "gauge",
+        help: "Tokens of a page, and how many there are.",
+        write: |series, _, stats| {
+            let pages = stats.pages_total.to_string();
+            series.sample("", &[("block_size", PAGE_TOKENS), ("num_gpu_blocks", &pages)], 1.0);
+        },
+    },
+    number!("counter", "vllm:prompt_tokens_total", "Tokens of prompts.", |served, _| {
+        counted(&served.metrics.prompt_tokens)
+    }),
+    number!("counter", "vllm:generation_tokens_total", "Tokens of answers.", |served, _| {
+        counted(&served.metrics.answer_tokens)
+    }),
+    number!("counter", "vllm:prefix_cache_queries_total", "Tokens of prompts that were looked up.", |_, stats| {
+        stats.prefix.asked_tokens as f64
+    }),
+    number!("counter", "vllm:prefix_cache_hits_total", "Tokens of prompts that were known.", |_, stats| {
+        stats.prefix.hit_tokens as f64
+    }),
+    number!("counter", "vllm:num_preemptions_total", "Times that a request made room for others.", |_, stats| {
+        stats.preemptions as f64
+    }),
+    Family {
+        name: "vllm:request_success_total",
+        kind: "counter",
+        help: "Answers that have ended, by how.",
+        write: |series, served, _| {
+            let ModelMetrics { ended, .. } = &served.metrics;
+            for (reason, count) in REASONS.iter().zip(ended) {
+                series.sample("", &[("finished_reason", reason)], counted(count));
+            }
+        },
+    },
+    histogram!("vllm:time_to_first_token_seconds", first_token, "From a request to its first token."),
+    histogram!("vllm:inter_token_latency_seconds", between_tokens, "From one token to the next."),
+    histogram!("vllm:time_per_output_token_seconds", per_token, "Decoding time of an answer, for each token."),
+    histogram!("vllm:request_time_per_output_token_seconds", per_token, "The same by its newer name."),
+    histogram!("vllm:e2e_request_latency_seconds", request, "From a request to its end."),
+    histogram!("vllm:request_queue_time_seconds", queue, "From a request to its first step."),
+    histogram!("vllm:request_prefill_time_seconds", prefill, "From the first step to the first token."),
+    histogram!("vllm:request_decode_time_seconds", decode, "From the first token to the end."),
+    histogram!("vllm:request_inference_time_seconds", inference, "From the first step to the end."),
+    histogram!("vllm:request_prompt_tokens", prompt, "Tokens of a prompt."),
+    histogram!("vllm:request_generation_tokens", answer, "Tokens of an answer."),
+    number!("counter", "gannet_steps_total", "Steps of the engine.", |_, stats| stats.steps as f64),
+    number!("counter", "gannet_step_rows_total", "Rows of all steps.", |_, stats| stats.rows as f64),
+    number!("counter", "gannet_evicted_pages_total", "Known pages given up for others.", |_, stats| {
+        stats.prefix.evicted_pages as f64
+    }),
+    number!("counter", "gannet_evicted_snapshots_total", "Recurrent snapshots given up for others.", |_, stats| {
+        stats.prefix.evicted_snapshots as f64
+    }),
+    number!("gauge", "gannet_pages_cached", "Pages that only the prefix cache holds.", |_, stats| {
+        stats.pages_cached as f64
+    }),
+    number!("counter", "gannet_requests_refused_total", "Requests that found no room.", |served, _| {
+        counted(&served.metrics.refused)
+    }),
+];
+
+fn counted(count: &AtomicU64) -> f64 {
+    count.load(Ordering::Relaxed) as f64
+}
+
+/// All series of these models.
+pub(crate) fn of_models(models: &[Arc<Served>]) -> String {
+    let mut text = String::new();
+    let stats: Vec<EngineStats> = models.iter().map(|served| served.handle.stats()).collect();
+    for Family { name, kind, help, write } in FAMILIES {
+        text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+        for (served, stats) in models.iter().zip(&stats) {
+            write(&mut Series { text: &mut text, name, model: &served.name }, served, stats);
+        }
+    }
+    text
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

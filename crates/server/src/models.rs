@@ -1,0 +1,247 @@
+//! Which models there are, and those of them that are in memory.
+//!
+//! A model is loaded when it is first asked for, one at a time. Where there is no room, the one that was not used for
+//! longest and that nobody uses now goes. A model that answers is held by its requests, so it is never among those.
+//!
+//! Knows no file: how a model is loaded is the caller's business.
+
+use crate::admission::Admission;
+use crate::error::ApiError;
+use crate::http::serve::Phase;
+use crate::limits::Limits;
+use crate::metrics::ModelMetrics;
+use crate::names::now_seconds;
+use gannet_engine::EngineHandle;
+use gannet_ops::TokenId;
+use gannet_text::text::Text;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// A model in memory, as the caller hands it over.
+pub struct Model {
+    /// The way into its engine.
+    pub handle: EngineHandle,
+    /// The engine's thread, which ends when the last handle is dropped.
+    pub thread: JoinHandle<()>,
+    /// Its tokenizer and template.
+    pub text: Text,
+    /// Tokens that end an answer.
+    pub end_tokens: Vec<TokenId>,
+    /// Sequences that run at once.
+    pub sequences: usize,
+    /// Whether it has recurrent state, which is kept at the ends of messages.
+    pub is_recurrent: bool,
+}
+
+/// How a model comes into memory.
+pub trait ModelSource: Send + Sync {
+    /// Loads it; takes as long as it takes.
+    ///
+    /// # Errors
+    /// Why it can't be had.
+    fn load(&self) -> Result<Model, LoadFailure>;
+}
+
+/// Why a model isn't in memory.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadFailure {
+    /// There may be room when another model has gone.
+    #[error("{0}")]
+    NoRoom(String),
+    /// It won't be better later.
+    #[error("{0}")]
+    Broken(String),
+}
+
+/// A model that can be asked for.
+pub struct ModelEntry {
+    /// What clients call it.
+    pub name: String,
+    /// How it comes into memory.
+    pub source: Arc<dyn ModelSource>,
+}
+
+/// A model that answers.
+pub(crate) struct Served {
+    pub(crate) name: String,
+    pub(crate) handle: EngineHandle,
+    pub(crate) text: Text,
+    pub(crate) end_tokens: Vec<TokenId>,
+    pub(crate) is_recurrent: bool,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) metrics: ModelMetrics,
+    pub(crate) phase: watch::Receiver<Phase>,
+    watched: Mutex<Watched>,
+}
+
+/// When the engine was last seen to have made a step.
+struct Watched {
+    steps: u64,
+    since: Instant,
+}
+
+/// All models.
+pub(crate) struct Models {
+    entries: Vec<Entry>,
+    loaded_most: usize,
+    waiting: usize,
+    phase: watch::Receiver<Phase>,
+    /// Held while a model is loaded.
+    loading: tokio::sync::Mutex<()>,
+}
+
+struct Entry {
+    name: String,
+    created: u64,
+    source: Arc<dyn ModelSource>,
+    slot: Mutex<Option<Loaded>>,
+}
+
+struct Loaded {
+    served: Arc<Served>,
+    thread: JoinHandle<()>,
+    used: Instant,
+}
+
+impl Models {
+    pub(crate) fn new(
+        entries: Vec<ModelEntry>,
+        loaded_most: usize,
+        limits: &Limits,
+        phase: watch::Receiver<Phase>,
+    ) -> Self {
+        let entry = |ModelEntry { name, source }| Entry {
+            name,
+            created: now_seconds(),
+            source,
+            slot: Mutex::new(None),
+        };
+        let entries = entries.into_iter().map(entry).collect();
+        Self { entries, loaded_most, waiting: limits.waiting, phase, loading: tokio::sync::Mutex::new(()) }
+    }
+
+    /// Names and moments of all models.
+    pub(crate) fn list(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.entries.iter().map(|entry| (entry.name.as_str(), entry.created))
+    }
+
+    /// Those that are in memory.
+    pub(crate) fn loaded(&self) -> Vec<Arc<Served>> {
+        let served = |entry: &Entry| lock(&entry.slot).as_ref().map(|loaded| loaded.served.clone());
+        self.entries.iter().filter_map(served).collect()
+    }
+
+    /// The model of this name, loaded if need be.
+    pub(crate) async fn get(&self, name: &str) -> Result<Arc<Served>, ApiError> {
+        let entry = self.entry(name)?;
+        if let Some(served) = entry.take() {
+            return Ok(served);
+        }
+        let _loading = self.loading.lock().await;
+        if let Some(served) = entry.take() {
+            return Ok(served);
+        }
+        while self.loaded().len() >= self.loaded_most {
+            if !self.unload_one().await {
+                let why = format!("{} models are loaded and in use", self.loaded_most);
+                return Err(ApiError::NotLoaded { model: name.to_owned(), why });
+            }
+        }
+        self.load(entry).await
+    }
+
+    /// Whether there is a model of this name.
+    pub(crate) fn contains(&self, name: &str) -> Result<(), ApiError> {
+        self.entry(name).map(|_| ())
+    }
+
+    fn entry(&self, name: &str) -> Result<&Entry, ApiError> {
+        self.entries.iter().find(|entry| entry.name == name).ok_or_else(|| ApiError::UnknownModel {
+            asked: crate::wire::fields::shortened(name),
+            known: self.entries.iter().map(|entry| entry.name.clone()).collect(),
+        })
+    }
+
+    async fn load(&self, entry: &Entry) -> Result<Arc<Served>, ApiError> {
+        loop {
+            let source = entry.source.clone();
+            let started = Instant::now();
+            let result = tokio::task::spawn_blocking(move || source.load()).await;
+            match result.map_err(|error| LoadFailure::Broken(error.to_string())).flatten() {
+                Ok(model) => {
+                    tracing::info!(model = entry.name, seconds = started.elapsed().as_secs_f32(), "model loaded");
+                    return Ok(self.put(entry, model));
+                }
+                Err(LoadFailure::NoRoom(_)) if self.unload_one().await => {}
+                Err(LoadFailure::NoRoom(why) | LoadFailure::Broken(why)) => {
+                    tracing::error!(model = entry.name, why, "model not loaded");
+                    return Err(ApiError::NotLoaded { model: entry.name.clone(), why });
+                }
+            }
+        }
+    }
+
+    fn put(&self, entry: &Entry, model: Model) -> Arc<Served> {
+        let Model { handle, thread, text, end_tokens, sequences, is_recurrent } = model;
+        let served = Arc::new(Served {
+            name: entry.name.clone(),
+            handle,
+            text,
+            end_tokens,
+            is_recurrent,
+            admission: Admission::new(sequences, self.waiting),
+            metrics: ModelMetrics::default(),
+            phase: self.phase.clone(),
+            watched: Mutex::new(Watched { steps: 0, since: Instant::now() }),
+        });
+        *lock(&entry.slot) = Some(Loaded { served: served.clone(), thread, used: Instant::now() });
+        served
+    }
+
+    /// Takes the model that nobody uses, and nobody used for longest, out of memory; false where there is none.
+    async fn unload_one(&self) -> bool {
+        let idle = |entry: &&Entry| {
+            let slot = lock(&entry.slot);
+            slot.as_ref().filter(|loaded| Arc::strong_count(&loaded.served) == 1).map(|loaded| loaded.used)
+        };
+        let oldest = self.entries.iter().filter(|entry| idle(entry).is_some()).min_by_key(idle);
+        let taken = oldest.and_then(|entry| {
+            // Only a slot hands copies out, so who is alone while it is locked stays alone.
+            lock(&entry.slot).take_if(|loaded| Arc::strong_count(&loaded.served) == 1)
+        });
+        let Some(Loaded { served, thread, .. }) = taken else { return false };
+        tracing::info!(model = served.name, "model unloaded");
+        drop(served);
+        // Its memory is free when its engine has ended; one that panicked has ended as well.
+        let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+        true
+    }
+}
+
+impl Entry {
+    /// The model, if it is in memory.
+    fn take(&self) -> Option<Arc<Served>> {
+        let mut slot = lock(&self.slot);
+        let loaded = slot.as_mut()?;
+        loaded.used = Instant::now();
+        Some(loaded.served.clone())
+    }
+}
+
+impl Served {
+    /// Looks whether the engine has made steps since the last look; true if it is busy and made none for so long.
+    pub(crate) fn is_stuck(&self, limit: Duration) -> bool {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let steps = self.handle.stats().steps;
+        if steps != watched.steps || self.admission.live() == 0 {
+            *watched = Watched { steps, since: Instant::now() };
+        }
+        watched.since.elapsed() > limit
+    }
+}
+
+fn lock(slot: &Mutex<Option<Loaded>>) -> MutexGuard<'_, Option<Loaded>> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,124 @@
+//! `/v1/chat/completions`: a conversation is continued.
+
+use super::chat_form::{self, ChatStream};
+use super::messages::messages;
+use super::request::{self, Delivery, Head};
+use crate::app::App;
+use crate::error::ApiError;
+use crate::generate::answering::Answering;
+use crate::generate::params::{Params, logprob_count, token_count};
+use crate::generate::prompt::{self, Conversation};
+use crate::http::sse;
+use crate::models::Served;
+use crate::wire::body;
+use crate::wire::fields::Fields;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::Request;
+use axum::response::Response;
+use serde_json::json;
+use std::sync::Arc;
+
+/// Where a request's prompt stands in it.
+pub(super) const PROMPT: &str = "messages";
+
+/// A request for a conversation's next message.
+struct ChatRequest {
+    conversation: Conversation,
+    params: Params,
+    delivery: Delivery,
+}
+
+/// Answers a conversation.
+pub(crate) async fn answer(State(app): State<Arc<App>>, request: Request<Body>) -> Result<Response, ApiError> {
+    let mut fields = body::fields(request, &app.config.limits).await?;
+    let served = request::model(&app, &mut fields).await?;
+    let ChatRequest { conversation, params, delivery } = take(fields, &served, &app)?;
+    let prompt = prompt::of_chat(&app, &served, conversation).await?;
+    let head = Head::new("chatcmpl-", &served);
+    let prompt_ids = params.extras.token_ids.then(|| prompt.ids.clone());
+    let mut answering = Answering::start(served.clone(), vec![prompt], &params, PROMPT)?;
+    match delivery {
+        Delivery::Whole => {
+            let answers = answering.collect(params.choices as usize).await?;
+            Ok(chat_form::whole(&head, &served, &params, answers, &answering, prompt_ids))
+        }
+        Delivery::Stream { with_usage } => {
+            let stream = ChatStream::new(head, served, &params, with_usage, prompt_ids);
+            Ok(sse::respond(answering, stream, app.config.limits.keep_alive))
+        }
+    }
+}
+
+/// The token ids that a conversation becomes, without an answer.
+pub(crate) async fn render(State(app): State<Arc<App>>, request: Request<Body>) -> Result<Response, ApiError> {
+    let mut fields = body::fields(request, &app.config.limits).await?;
+    let served = request::model(&app, &mut fields).await?;
+    let ChatRequest { conversation, .. } = take(fields, &served, &app)?;
+    let prompt = prompt::of_chat(&app, &served, conversation).await?;
+    let ids: Vec<u32> = prompt.ids.iter().map(|id| id.0).collect();
+    Ok(chat_form::json(&json!({"model": served.name, "token_ids": ids, "features": null})))
+}
+
+fn take(mut fields: Fields, served: &Served, app: &App) -> Result<ChatRequest, ApiError> {
+    let messages = messages(fields.require("messages", "a list of messages")?)?;
+    let mut options = request::render_options(&mut fields)?;
+    let template = served.text.template.as_ref();
+    request::reasoning_effort(&mut fields, template, &mut options.variables)?;
+    refuse_tools(&mut fields)?;
+    refuse_formats(&mut fields)?;
+    let mut params = Params::take(&mut fields, served, app.config.limits.request_time)?;
+    params.max_tokens = max_tokens(&mut fields)?;
+    params.logprobs = logprobs(&mut fields)?;
+    let delivery = request::delivery(&mut fields)?;
+    request::about_the_client(&mut fields)?;
+    for name in ["audio", "prediction", "web_search_options", "verbosity", "moderation"] {
+        fields.refuse(name, "this server has nothing of that kind")?;
+    }
+    fields.only("modalities", &[json!(["text"])], "answers are text")?;
+    fields.finish()?;
+    Ok(ChatRequest {
+        conversation: Conversation { messages, tools: Vec::new(), options },
+        params: params.check()?,
+        delivery,
+    })
+}
+
+fn refuse_tools(fields: &mut Fields) -> Result<(), ApiError> {
+    fields.only("tools", &[json!([])], "calls of tools are not told apart from text")?;
+    fields.only("tool_choice", &[json!("none"), json!("auto")], "there are no tools to choose from")?;
+    fields.boolean("parallel_tool_calls")?;
+    fields.refuse("functions", "functions are gone; use `tools`")?;
+    fields.refuse("function_call", "functions are gone; use `tool_choice`")
+}
+
+fn refuse_formats(fields: &mut Fields) -> Result<(), ApiError> {
+    fields.only("response_format", &[json!({"type": "text"})], "answers can't be held to a format")
+}
+
+/// Both names mean the same; where both are given they have to agree.
+fn max_tokens(fields: &mut Fields) -> Result<Option<(&'static str, u32)>, ApiError> {
+    let newer = token_count(fields, "max_completion_tokens", 1)?;
+    let older = token_count(fields, "max_tokens", 1)?;
+    match (newer, older) {
+        (Some(newer), Some(older)) if newer != older => Err(ApiError::Invalid {
+            path: "max_tokens".to_owned(),
+            why: format!("it is {older} and `max_completion_tokens` {newer}; give one of them"),
+        }),
+        (Some(most), _) => Ok(Some(("max_completion_tokens", most))),
+        (None, older) => Ok(older.map(|most| ("max_tokens", most))),
+    }
+}
+
+fn logprobs(fields: &mut Fields) -> Result<Option<u32>, ApiError> {
+    let wanted = fields.boolean("logprobs")?.unwrap_or(false);
+    let top = logprob_count(fields, "top_logprobs")?;
+    match (wanted, top) {
+        (false, Some(top)) if top > 0 => Err(ApiError::Invalid {
+            path: "top_logprobs".to_owned(),
+            why: "it is only allowed where `logprobs` is true".to_owned(),
+        }),
+        (false, _) => Ok(None),
+        (true, top) => Ok(Some(top.unwrap_or(0))),
+    }
+}

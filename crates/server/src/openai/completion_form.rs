@@ -1,0 +1,189 @@
+//! Answers to texts in the protocol's form: whole, and as chunks.
+
+use super::chat_form::{finish_word, json, plain, stop_reason};
+use super::logprobs::{ids_of, of_completion};
+use super::request::Head;
+use super::usage::{timings, usage};
+use crate::error::ApiError;
+use crate::generate::answering::{Answering, Finish, FinishKind, Token, Total, Update};
+use crate::generate::collect::Whole;
+use crate::generate::params::{Extras, Params};
+use crate::generate::parts::Part;
+use crate::generate::prompt::Prompt;
+use crate::http::sse::{Protocol, SseEvent};
+use crate::models::Served;
+use axum::response::Response;
+use gannet_ops::TokenId;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// What is said of the prompts.
+pub(super) struct Echo {
+    /// Their texts, where the answers are to begin with them.
+    pub(super) texts: Option<Vec<String>>,
+    /// Their ids, where asked for.
+    pub(super) prompt_ids: Option<Vec<Vec<TokenId>>>,
+    /// Answers to each.
+    pub(super) choices: usize,
+}
+
+impl Echo {
+    fn text(&self, choice: usize) -> &str {
+        self.texts.as_ref().map_or("", |texts| &texts[choice / self.choices])
+    }
+
+    fn ids(&self, choice: usize) -> Option<Vec<u32>> {
+        self.prompt_ids.as_ref().map(|ids| plain(&ids[choice / self.choices]))
+    }
+}
+
+/// The whole answer.
+pub(super) fn whole(
+    head: &Head,
+    served: &Served,
+    params: &Params,
+    answers: Vec<Whole>,
+    answering: &Answering,
+    echo: &Echo,
+) -> Response {
+    let choices = answers.into_iter().enumerate().map(|(index, answer)| {
+        let before = echo.text(index);
+        let mut choice = ended(index, &format!("{before}{}", answer.content), answer.finish.as_ref());
+        let mut offset = before.chars().count();
+        add_tokens(&mut choice, served, params, &answer.tokens, &mut offset);
+        if let Some(ids) = echo.ids(index) {
+            choice.insert("prompt_token_ids".to_owned(), json!(ids));
+        }
+        Value::Object(choice)
+    });
+    let mut object = head.object("text_completion", choices.collect());
+    object.insert("usage".to_owned(), usage(&answering.total));
+    if params.extras.timings {
+        object.insert("timings".to_owned(), timings(answering));
+    }
+    json(&Value::Object(object))
+}
+
+/// The prompts alone, for requests of no tokens.
+pub(super) fn echo_alone(head: &Head, prompts: &[Prompt], params: &Params, echo: &Echo) -> Response {
+    let finish = Finish { kind: FinishKind::Length, stop_text: None, stop_token: None };
+    let count = prompts.len() * params.choices as usize;
+    let choices = (0..count).map(|index| Value::Object(ended(index, echo.text(index), Some(&finish))));
+    let prompt_tokens = prompts.iter().map(|prompt| prompt.ids.len() as u64).sum();
+    let mut object = head.object("text_completion", choices.collect());
+    object.insert("usage".to_owned(), usage(&Total { prompt_tokens, ..Total::default() }));
+    json(&Value::Object(object))
+}
+
+fn ended(index: usize, text: &str, finish: Option<&Finish>) -> Map<String, Value> {
+    let mut choice = Map::new();
+    choice.insert("text".to_owned(), json!(text));
+    choice.insert("index".to_owned(), json!(index));
+    choice.insert("logprobs".to_owned(), Value::Null);
+    choice.insert("finish_reason".to_owned(), finish_word(finish));
+    if finish.is_some() {
+        choice.insert("stop_reason".to_owned(), stop_reason(finish));
+    }
+    choice
+}
+
+fn add_tokens(
+    choice: &mut Map<String, Value>,
+    served: &Served,
+    params: &Params,
+    tokens: &[Token],
+    offset: &mut usize,
+) {
+    if params.logprobs.is_some() {
+        choice.insert("logprobs".to_owned(), of_completion(&served.text.tokenizer, tokens, offset));
+    }
+    if params.extras.token_ids {
+        choice.insert("token_ids".to_owned(), json!(ids_of(tokens)));
+    }
+}
+
+/// An answer as chunks.
+pub(super) struct CompletionStream {
+    head: Head,
+    served: Arc<Served>,
+    params: Params,
+    extras: Extras,
+    with_usage: bool,
+    echo: Echo,
+    /// Of each answer, the characters before what comes next; none before its first chunk.
+    offsets: Vec<Option<usize>>,
+}
+
+impl CompletionStream {
+    pub(super) fn new(head: Head, served: Arc<Served>, params: &Params, with_usage: bool, echo: Echo) -> Self {
+        let (params, extras) = (params.clone(), params.extras);
+        Self { head, served, params, extras, with_usage, echo, offsets: Vec::new() }
+    }
+
+    fn chunk(&self, choices: Vec<Value>) -> Map<String, Value> {
+        let mut chunk = self.head.object("text_completion", choices);
+        if self.with_usage {
+            chunk.insert("usage".to_owned(), Value::Null);
+        }
+        chunk
+    }
+}
+
+impl Protocol for CompletionStream {
+    fn begin(&mut self) -> Vec<SseEvent> {
+        Vec::new()
+    }
+
+    fn update(&mut self, update: Update) -> Vec<SseEvent> {
+        let Update { choice: index, parts, tokens, finish } = update;
+        if self.offsets.len() <= index {
+            self.offsets.resize(index + 1, None);
+        }
+        let mut text = String::new();
+        let is_first = self.offsets[index].is_none();
+        if is_first {
+            text.push_str(self.echo.text(index));
+        }
+        let mut offset = self.offsets[index].unwrap_or_else(|| text.chars().count());
+        for part in parts {
+            match part {
+                Part::Content(more) => text.push_str(&more),
+            }
+        }
+        let tells_tokens = self.params.logprobs.is_some() || self.extras.token_ids;
+        if text.is_empty() && finish.is_none() && !(tells_tokens && !tokens.is_empty()) {
+            return Vec::new();
+        }
+        let mut choice = ended(index, &text, finish.as_ref());
+        if !tokens.is_empty() {
+            add_tokens(&mut choice, &self.served, &self.params, &tokens, &mut offset);
+        }
+        if let Some(ids) = self.echo.ids(index).filter(|_| is_first) {
+            choice.insert("prompt_token_ids".to_owned(), json!(ids));
+        }
+        self.offsets[index] = Some(offset);
+        vec![Value::Object(self.chunk(vec![Value::Object(choice)])).into()]
+    }
+
+    fn end(&mut self, answering: &Answering) -> Vec<SseEvent> {
+        if !self.with_usage && !self.extras.timings {
+            return Vec::new();
+        }
+        let mut chunk = self.chunk(Vec::new());
+        if self.with_usage {
+            chunk.insert("usage".to_owned(), usage(&answering.total));
+        }
+        if self.extras.timings {
+            chunk.insert("timings".to_owned(), timings(answering));
+        }
+        vec![Value::Object(chunk).into()]
+    }
+
+    fn fail(&mut self, error: &ApiError) -> Vec<SseEvent> {
+        vec![error.body().into()]
+    }
+
+    fn trailer(&self) -> &'static str {
+        "data: [DONE]\n\n"
+    }
+}

@@ -1,0 +1,174 @@
+//! The messages of a conversation: each kind with the fields that it may have.
+
+use crate::error::ApiError;
+use crate::limits::{CONTENT_PARTS, MESSAGES, TOOL_CALLS};
+use crate::wire::fields::{Field, Fields};
+use gannet_text::chat::{Content, Message};
+use serde_json::{Map, Value, json};
+
+/// Takes a conversation apart.
+pub(crate) fn messages(field: Field) -> Result<Vec<Message>, ApiError> {
+    let empty = field.invalid("it is empty; a conversation has at least one message");
+    let messages: Vec<Message> = field.list(MESSAGES)?.into_iter().map(message).collect::<Result<_, _>>()?;
+    if messages.is_empty() { Err(empty) } else { Ok(messages) }
+}
+
+fn message(field: Field) -> Result<Message, ApiError> {
+    let mut fields = field.object()?;
+    let role = fields.require("role", "one of system, developer, user, assistant, tool")?;
+    let role_path = role.path.clone();
+    let role = role.string()?;
+    let mut rest = Map::new();
+    let name = fields.string("name")?;
+    rest.extend(name.map(|name| ("name".to_owned(), json!(name))));
+    let (role, content) = match role.as_str() {
+        // Templates know the older name.
+        "system" | "developer" => ("system", required_content(&mut fields)?),
+        "user" => ("user", required_content(&mut fields)?),
+        "tool" => {
+            let id = fields.string("tool_call_id")?;
+            rest.extend(id.map(|id| ("tool_call_id".to_owned(), json!(id))));
+            ("tool", required_content(&mut fields)?)
+        }
+        "assistant" => ("assistant", assistant(&mut fields, &mut rest)?),
+        "function" => {
+            let why = "messages of functions are gone; send a message of role `tool`".to_owned();
+            return Err(ApiError::Unsupported { path: role_path, why });
+        }
+        other => {
+            let found = format!("the string \"{}\"", crate::wire::fields::shortened(other));
+            let expected = "one of system, developer, user, assistant, tool".to_owned();
+            return Err(ApiError::OutOfRange { path: role_path, found, expected });
+        }
+    };
+    fields.finish()?;
+    let mut message = Message { role: role.to_owned(), content, rest };
+    message.parse_tool_arguments();
+    Ok(message)
+}
+
+fn assistant(fields: &mut Fields, rest: &mut Map<String, Value>) -> Result<Content, ApiError> {
+    fields.refuse("audio", "this server knows text only")?;
+    fields.refuse("function_call", "functions are gone; use `tool_calls`")?;
+    fields.accept("refusal");
+    // Answers carry it, so it comes back with them.
+    fields.only("annotations", &[json!([])], "answers have no annotations")?;
+    for name in ["reasoning_content", "reasoning"] {
+        if let Some(text) = fields.string(name)? {
+            rest.insert("reasoning_content".to_owned(), json!(text));
+        }
+    }
+    let calls = fields.take("tool_calls").map(tool_calls).transpose()?.unwrap_or_default();
+    let content = match fields.take("content") {
+        Some(field) => content(field)?,
+        None if calls.is_empty() && rest.is_empty() => {
+            let path = fields.path_of("content");
+            return Err(ApiError::Missing { path, expected: "a string or a list of parts, or tool calls instead" });
+        }
+        None => Content::Null,
+    };
+    if !calls.is_empty() {
+        rest.insert("tool_calls".to_owned(), Value::Array(calls));
+    }
+    Ok(content)
+}
+
+fn tool_calls(field: Field) -> Result<Vec<Value>, ApiError> {
+    let call = |field: Field| {
+        let mut fields = field.object()?;
+        let id = fields.string("id")?;
+        fields.only("type", &[json!("function")], "only calls of functions are known")?;
+        fields.accept("index");
+        let mut function = fields.require("function", "an object with name and arguments")?.object()?;
+        let name = function.require("name", "a string")?.string()?;
+        let arguments = function.string("arguments")?.unwrap_or_default();
+        function.finish()?;
+        fields.finish()?;
+        Ok(json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}))
+    };
+    field.list(TOOL_CALLS)?.into_iter().map(call).collect()
+}
+
+fn required_content(fields: &mut Fields) -> Result<Content, ApiError> {
+    content(fields.require("content", "a string or a list of parts")?)
+}
+
+fn content(field: Field) -> Result<Content, ApiError> {
+    if field.value.is_string() {
+        return field.string().map(Content::Text);
+    }
+    if !field.value.is_array() {
+        return Err(field.wrong("a string or a list of parts"));
+    }
+    let empty = field.invalid("it is empty; a content has at least one part");
+    let parts: Vec<Value> = field.list(CONTENT_PARTS)?.into_iter().map(part).collect::<Result<_, _>>()?;
+    if parts.is_empty() { Err(empty) } else { Ok(Content::Parts(parts)) }
+}
+
+fn part(field: Field) -> Result<Value, ApiError> {
+    let path = field.path.clone();
+    let mut fields = field.object()?;
+    let kind = fields.require("type", "the kind of the part, such as `text`")?.string()?;
+    let text = match kind.as_str() {
+        "text" | "input_text" | "output_text" => fields.require("text", "a string")?.string()?,
+        "refusal" => fields.require("refusal", "a string")?.string()?,
+        other => {
+            let kind = crate::wire::fields::shortened(other);
+            let why = format!("parts of type `{kind}` can't be given to this model, which reads text only");
+            return Err(ApiError::Unsupported { path, why });
+        }
+    };
+    fields.only("annotations", &[json!([])], "texts have no annotations")?;
+    fields.accept("cache_control");
+    fields.finish()?;
+    Ok(json!({"type": "text", "text": text}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(value: Value) -> Result<Vec<Message>, ApiError> {
+        messages(Field { path: "messages".to_owned(), value })
+    }
+
+    #[test]
+    fn each_kind_of_message_is_taken() {
+        let taken = take(json!([
+            {"role": "developer", "content": "be brief"},
+            {"role": "user", "content": [{"type": "text", "text": "hi"}], "name": "ann"},
+            {"role": "assistant", "content": null, "tool_calls": [
+                {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{\"x\": 1}"}}
+            ]},
+            {"role": "tool", "tool_call_id": "1", "content": "2"},
+            {"role": "assistant", "content": "two", "refusal": null},
+        ]))
+        .unwrap();
+        let roles: Vec<&str> = taken.iter().map(|message| message.role.as_str()).collect();
+        assert_eq!(roles, ["system", "user", "assistant", "tool", "assistant"]);
+        assert_eq!(taken[1].rest["name"], "ann");
+        assert_eq!(taken[2].rest["tool_calls"][0]["function"]["arguments"]["x"], 1);
+    }
+
+    #[test]
+    fn faults_name_the_message_and_the_field() {
+        let check = |value: Value, part: &str| {
+            let error = take(value).unwrap_err().to_string();
+            assert!(error.contains(part), "{part} is not in {error}");
+        };
+        check(json!([]), "`messages`: it is empty");
+        check(json!("hi"), "`messages` is the string \"hi\", expected a list");
+        check(json!(["hi"]), "`messages[0]` is the string \"hi\", expected an object");
+        check(json!([{"content": "x"}]), "`messages[0].role` is missing");
+        check(json!([{"role": "robot", "content": "x"}]), "`messages[0].role` is the string \"robot\"");
+        check(json!([{"role": "user"}]), "`messages[0].content` is missing");
+        check(json!([{"role": "user", "content": 5}]), "`messages[0].content` is the number 5");
+        check(json!([{"role": "user", "content": []}]), "`messages[0].content`: it is empty");
+        check(json!([{"role": "assistant"}]), "`messages[0].content` is missing");
+        check(
+            json!([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url"}]}]),
+            "`messages[0].content[1]` is not supported: parts of type `image_url`",
+        );
+        check(json!([{"role": "user", "content": "x", "mood": 1}]), "unknown parameter `messages[0].mood`");
+    }
+}

@@ -1,0 +1,17 @@
+//! OpenAI's protocol, with the extensions that the field uses.
+//!
+//! A route takes its body apart, makes prompts of it, has them answered, and says the answers in the protocol's form,
+//! whole or as they come.
+
+pub(crate) mod chat;
+pub(crate) mod completions;
+
+mod chat_form;
+mod completion_form;
+pub(crate) mod logprobs;
+mod messages;
+mod request;
+mod usage;
+
+pub(crate) mod models;
+pub(crate) mod tokens;

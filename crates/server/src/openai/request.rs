@@ -1,0 +1,153 @@
+//! What requests of this protocol have in common.
+
+use crate::app::App;
+use crate::error::ApiError;
+use crate::models::Served;
+use crate::names;
+use crate::wire::fields::Fields;
+use gannet_text::chat::{ChatTemplate, RenderOptions};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// How an answer is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// Whole, at the end.
+    Whole,
+    /// As it comes.
+    Stream { with_usage: bool },
+}
+
+/// What stands at the head of an answer and of each of its chunks.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    pub(crate) id: String,
+    pub(crate) created: u64,
+    pub(crate) model: String,
+}
+
+impl Head {
+    pub(crate) fn new(prefix: &str, served: &Served) -> Self {
+        Self { id: names::fresh(prefix), created: names::now_seconds(), model: served.name.clone() }
+    }
+
+    /// An object of this kind with these choices.
+    pub(crate) fn object(&self, kind: &str, choices: Vec<Value>) -> Map<String, Value> {
+        let object = json!({
+            "id": self.id, "object": kind, "created": self.created, "model": self.model,
+            "choices": choices, "system_fingerprint": names::FINGERPRINT,
+        });
+        if let Value::Object(object) = object { object } else { Map::new() }
+    }
+}
+
+/// The model that the request names.
+pub(crate) async fn model(app: &App, fields: &mut Fields) -> Result<Arc<Served>, ApiError> {
+    let name = fields.require("model", "the name of a model")?.string()?;
+    app.models.get(&name).await
+}
+
+/// The model that the request names, or the only one.
+pub(crate) async fn model_or_only(app: &App, fields: &mut Fields) -> Result<Arc<Served>, ApiError> {
+    let only = {
+        let mut names = app.models.list().map(|(name, _)| name.to_owned());
+        names.next().filter(|_| names.next().is_none())
+    };
+    match (fields.string("model")?, only) {
+        (Some(name), _) | (None, Some(name)) => app.models.get(&name).await,
+        (None, None) => {
+            Err(ApiError::Missing { path: "model".to_owned(), expected: "the name of one of several models" })
+        }
+    }
+}
+
+/// How the answer is to be sent.
+pub(crate) fn delivery(fields: &mut Fields) -> Result<Delivery, ApiError> {
+    let is_streamed = fields.boolean("stream")?.unwrap_or(false);
+    let options = fields.take("stream_options");
+    if !is_streamed {
+        return match options {
+            Some(options) => Err(options.invalid("it is only allowed where `stream` is true")),
+            None => Ok(Delivery::Whole),
+        };
+    }
+    let Some(options) = options else { return Ok(Delivery::Stream { with_usage: false }) };
+    let mut options = options.object()?;
+    let with_usage = options.boolean("include_usage")?.unwrap_or(false);
+    options.only("include_obfuscation", &[json!(false)], "chunks are not padded")?;
+    options.only("continuous_usage_stats", &[json!(false)], "usage comes once, at the end")?;
+    options.finish()?;
+    Ok(Delivery::Stream { with_usage })
+}
+
+/// Parameters about the client, which change no answer, and those that have one value here.
+pub(crate) fn about_the_client(fields: &mut Fields) -> Result<(), ApiError> {
+    for name in ["user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"] {
+        fields.string(name)?;
+    }
+    if let Some(metadata) = fields.take("metadata") {
+        metadata.object()?;
+    }
+    fields.only("store", &[json!(false)], "answers are not kept")?;
+    fields.only("service_tier", &[json!("auto"), json!("default")], "there is one tier")?;
+    fields.only("request_id", &[], "send it as the header `x-request-id`")
+}
+
+/// What the conversation's template is told: whether it ends where the answer begins, and its variables.
+pub(crate) fn render_options(fields: &mut Fields) -> Result<RenderOptions, ApiError> {
+    fields.refuse("chat_template", "templates come with models, never from requests")?;
+    let continued = fields.boolean("continue_final_message")?.unwrap_or(false);
+    let generation = fields.take("add_generation_prompt");
+    let conflict = generation.as_ref().map(|field| {
+        field.invalid("it must be false where `continue_final_message` is true")
+    });
+    let generation = generation.map(|field| field.boolean()).transpose()?;
+    if let (true, Some(true), Some(conflict)) = (continued, generation, conflict) {
+        return Err(conflict);
+    }
+    let mut variables = Map::new();
+    if let Some(field) = fields.take("chat_template_kwargs") {
+        let path = field.path.clone();
+        variables = field.object()?.into_rest();
+        let limit = crate::limits::TEMPLATE_VARIABLES;
+        if variables.len() > limit {
+            return Err(ApiError::TooMany { path, found: variables.len(), limit });
+        }
+        let own = ["messages", "tools", "add_generation_prompt", "bos_token", "eos_token"];
+        if let Some(name) = own.iter().find(|name| variables.contains_key(**name)) {
+            let why = "this variable is not for requests to set".to_owned();
+            return Err(ApiError::Invalid { path: format!("{path}.{name}"), why });
+        }
+    }
+    Ok(RenderOptions {
+        add_generation_prompt: generation.unwrap_or(true),
+        continue_final_message: continued,
+        variables,
+        ..RenderOptions::default()
+    })
+}
+
+/// How much the model is to think, as a variable of its template.
+pub(crate) fn reasoning_effort(
+    fields: &mut Fields,
+    template: Option<&ChatTemplate>,
+    variables: &mut Map<String, Value>,
+) -> Result<(), ApiError> {
+    let Some(field) = fields.take("reasoning_effort") else { return Ok(()) };
+    let levels = ["none", "minimal", "low", "medium", "high", "xhigh"];
+    if !field.value.as_str().is_some_and(|level| levels.contains(&level)) {
+        return Err(field.wrong("one of none, minimal, low, medium, high, xhigh"));
+    }
+    let knows = |name: &str| template.is_some_and(|template| template.mentions(name));
+    if !knows("reasoning_effort") && !knows("enable_thinking") {
+        return Err(field.unsupported("the chat template of this model has no such setting"));
+    }
+    let thinks = field.value != "none";
+    if knows("enable_thinking") {
+        variables.entry("enable_thinking").or_insert(json!(thinks));
+    }
+    if knows("reasoning_effort") && thinks {
+        variables.entry("reasoning_effort").or_insert(field.value);
+    }
+    Ok(())
+}

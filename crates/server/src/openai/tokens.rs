@@ -1,0 +1,67 @@
+//! `/tokenize` and `/detokenize`: what a text or a conversation is to the model, and back.
+
+use super::chat_form::json;
+use super::messages::messages;
+use super::request;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::generate::prompt::{self, Conversation, TextEnds, shown};
+use crate::models::Served;
+use crate::wire::body;
+use crate::wire::fields::Fields;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::Request;
+use axum::response::Response;
+use gannet_ops::TokenId;
+use gannet_text::decode::SpecialTokens;
+use serde_json::json;
+use std::sync::Arc;
+
+/// Text or conversation to ids.
+pub(crate) async fn tokenize(State(app): State<Arc<App>>, request: Request<Body>) -> Result<Response, ApiError> {
+    let mut fields = body::fields(request, &app.config.limits).await?;
+    let served = request::model_or_only(&app, &mut fields).await?;
+    let with_texts = fields.boolean("return_token_strs")?.unwrap_or(false);
+    let ids = match fields.take("messages") {
+        Some(field) => {
+            let options = request::render_options(&mut fields)?;
+            let conversation = Conversation { messages: messages(field)?, tools: Vec::new(), options };
+            fields.only("tools", &[json!([])], "calls of tools are not told apart from text")?;
+            fields.finish()?;
+            prompt::of_chat(&app, &served, conversation).await?.ids
+        }
+        None => text_ids(&app, &served, fields).await?,
+    };
+    let texts = with_texts.then(|| {
+        let text = |id: &TokenId| served.text.tokenizer.token_text(id.0).unwrap_or_default();
+        ids.iter().map(text).collect::<Vec<_>>()
+    });
+    let plain: Vec<u32> = ids.iter().map(|id| id.0).collect();
+    let context = served.handle.context();
+    Ok(json(&json!({"count": plain.len(), "max_model_len": context, "tokens": plain, "token_strs": texts})))
+}
+
+async fn text_ids(app: &App, served: &Arc<Served>, mut fields: Fields) -> Result<Vec<TokenId>, ApiError> {
+    let text = fields.require("prompt", "a text, or `messages` instead")?.string()?;
+    let ends = match fields.boolean("add_special_tokens")?.unwrap_or(true) {
+        true => TextEnds::Added,
+        false => TextEnds::Bare,
+    };
+    fields.finish()?;
+    let ids = prompt::of_texts(app, served, vec![text], ends).await?;
+    Ok(ids.into_iter().flatten().collect())
+}
+
+/// Ids to text.
+pub(crate) async fn detokenize(State(app): State<Arc<App>>, request: Request<Body>) -> Result<Response, ApiError> {
+    let mut fields = body::fields(request, &app.config.limits).await?;
+    let served = request::model_or_only(&app, &mut fields).await?;
+    let tokens = fields.require("tokens", "a list of token ids")?;
+    fields.finish()?;
+    let vocabulary = served.handle.vocabulary();
+    let ids = tokens.list(served.handle.context())?.into_iter();
+    let ids: Vec<TokenId> =
+        ids.map(|field| field.token_id(vocabulary).map(TokenId)).collect::<Result<_, _>>()?;
+    Ok(json(&json!({"prompt": shown(&served.text.tokenizer, &ids, SpecialTokens::Show)})))
+}

@@ -1,0 +1,170 @@
+//! Bodies that no client should send: a 4xx that names the field, quickly, and the next request is served.
+
+use crate::support::Server;
+use serde_json::{Value, json};
+
+const CHAT: &str = "/v1/chat/completions";
+const COMPLETIONS: &str = "/v1/completions";
+
+#[test]
+fn text_that_is_no_json_is_refused() {
+    let server = Server::start();
+    for text in [
+        &b""[..],
+        b"{",
+        b"nonsense",
+        b"{\"model\": \"toy\", }",
+        b"{\"a\": NaN}",
+        b"{\"a\": 1e999}",
+        b"{\"a\": \"\\ud800\"}",
+        b"{\"a\": \"\xff\"}",
+        b"{} {}",
+    ] {
+        let message = server.connect().post(CHAT, text).is_error(400, None);
+        assert!(message.contains("no valid JSON"), "{message}");
+    }
+    for text in [&b"[]"[..], b"5", b"null", b"\"toy\""] {
+        server.connect().post(CHAT, text).is_error(400, Some("body"));
+    }
+    let deep = format!("{{\"messages\": {}{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    assert!(server.connect().post(CHAT, deep.as_bytes()).is_error(400, None).contains("64 levels"));
+    assert_eq!(server.get("/health").status, 200);
+}
+
+#[test]
+fn other_types_of_content_are_refused() {
+    let server = Server::start();
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "application/jsonx"] {
+        let head = format!(
+            "POST {CHAT} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: {kind}\r\ncontent-length: 2\r\n\r\n{{}}"
+        );
+        server.connect().send(&head).is_error(415, None);
+    }
+}
+
+#[test]
+fn a_body_that_is_too_large_is_refused_while_it_is_sent() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let length = 200 << 20;
+    let head = format!(
+        "POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    );
+    connection.write(head.as_bytes());
+    let piece = vec![b' '; 1 << 20];
+    for _ in 0..200 {
+        connection.write(&piece);
+    }
+    connection.read().is_error(413, None);
+    let chunked = Server::with(|setup| setup.config.limits.body_bytes = 100);
+    let mut connection = chunked.connect();
+    connection.write(
+        format!(
+            "POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n\
+             c8\r\n{}\r\n0\r\n\r\n",
+            " ".repeat(200)
+        )
+        .as_bytes(),
+    );
+    connection.read().is_error(413, None);
+    assert_eq!(chunked.get("/health").status, 200);
+}
+
+fn chat(name: &str, value: Value) -> Value {
+    let mut body = json!({"model": "toy", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1});
+    body[name] = value;
+    body
+}
+
+#[test]
+fn wrong_parameters_of_chats_are_named() {
+    let server = Server::start();
+    let huge: Vec<Value> = (0..100_000).map(|number| json!({"type": "function", "function": {"name": number}})).collect();
+    for (name, value, param) in [
+        ("model", json!("absent"), "model"),
+        ("messages", json!([]), "messages"),
+        ("messages", json!({}), "messages"),
+        ("messages", json!([{"role": "robot", "content": "x"}]), "messages[0].role"),
+        ("messages", json!([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]), "messages[0].content[0]"),
+        ("messages", json!(vec![json!({"role": "user", "content": "x"}); 10_000]), "messages"),
+        ("n", json!(1_000_000_000), "n"),
+        ("n", json!(0), "n"),
+        ("n", json!("2"), "n"),
+        ("n", json!(1.5), "n"),
+        ("temperature", json!(-1), "temperature"),
+        ("temperature", json!(2.5), "temperature"),
+        ("temperature", json!("hot"), "temperature"),
+        ("top_p", json!(0), "top_p"),
+        ("top_p", json!(1.1), "top_p"),
+        ("min_p", json!(2), "min_p"),
+        ("top_k", json!(-2), "top_k"),
+        ("presence_penalty", json!(3), "presence_penalty"),
+        ("frequency_penalty", json!(-3), "frequency_penalty"),
+        ("repetition_penalty", json!(0), "repetition_penalty"),
+        ("max_tokens", json!(0), "max_tokens"),
+        ("max_tokens", json!(-5), "max_tokens"),
+        ("max_completion_tokens", json!(7), "max_tokens"),
+        ("min_tokens", json!(2), "min_tokens"),
+        ("logprobs", json!(1_000_000_000), "logprobs"),
+        ("top_logprobs", json!(5), "top_logprobs"),
+        ("top_logprobs", json!(1_000_000_000), "top_logprobs"),
+        ("logit_bias", json!({"x": 1}), "logit_bias.x"),
+        ("logit_bias", json!({"99999": 1}), "logit_bias.99999"),
+        ("logit_bias", json!({"5": 1000}), "logit_bias.5"),
+        ("logit_bias", json!([1]), "logit_bias"),
+        ("stop", json!(5), "stop"),
+        ("stop", json!(["a", ""]), "stop[1]"),
+        ("stop", json!(vec!["a"; 100]), "stop"),
+        ("stop", json!("x".repeat(10_000)), "stop"),
+        ("stop_token_ids", json!([99_999]), "stop_token_ids[0]"),
+        ("seed", json!("x"), "seed"),
+        ("stream", json!("yes"), "stream"),
+        ("stream_options", json!({"include_usage": true}), "stream_options"),
+        ("tools", json!(huge), "tools"),
+        ("functions", json!([]), "functions"),
+        ("modalities", json!(["audio"]), "modalities"),
+        ("audio", json!({}), "audio"),
+        ("store", json!(true), "store"),
+        ("reasoning_effort", json!("low"), "reasoning_effort"),
+        ("reasoning_effort", json!(5), "reasoning_effort"),
+        ("chat_template", json!("{{ 1 }}"), "chat_template"),
+        ("chat_template_kwargs", json!({"messages": []}), "chat_template_kwargs.messages"),
+        ("guided_json", json!({}), "guided_json"),
+        ("prompt_logprobs", json!(1), "prompt_logprobs"),
+        ("bogus", json!(1), "bogus"),
+        (&"x".repeat(1000), json!(1), &format!("{}...", "x".repeat(40))),
+    ] {
+        let status = if param == "model" { 404 } else { 400 };
+        let message = server.refuses(CHAT, &chat(name, value), status, param);
+        assert!(message.len() < 500, "{message}");
+    }
+    server.refuses(CHAT, &json!({"messages": []}), 400, "model");
+    server.refuses(CHAT, &json!({"model": "toy"}), 400, "messages");
+}
+
+#[test]
+fn wrong_parameters_of_completions_are_named() {
+    let server = Server::start();
+    for (name, value, param) in [
+        ("prompt", json!(5), "prompt"),
+        ("prompt", json!([]), "prompt"),
+        ("prompt", json!([[]]), "prompt[0]"),
+        ("prompt", json!(["a", 5]), "prompt[1]"),
+        ("prompt", json!([1, "a"]), "prompt[1]"),
+        ("prompt", json!([100_000]), "prompt[0]"),
+        ("prompt", json!(vec!["a"; 1000]), "prompt"),
+        ("prompt", json!(vec![1; 1000]), "prompt"),
+        ("suffix", json!("x"), "suffix"),
+        ("best_of", json!(3), "best_of"),
+        ("logprobs", json!(1_000_000_000), "logprobs"),
+        ("logprobs", json!(true), "logprobs"),
+        ("echo", json!("yes"), "echo"),
+        ("max_tokens", json!(0), "max_tokens"),
+        ("use_beam_search", json!(true), "use_beam_search"),
+        ("messages", json!([]), "messages"),
+    ] {
+        let mut body = json!({"model": "toy", "prompt": "a", "max_tokens": 1});
+        body[name] = value;
+        server.refuses(COMPLETIONS, &body, 400, param);
+    }
+}

@@ -1,0 +1,121 @@
+//! `/v1/chat/completions`: what each parameter does.
+
+use crate::support::Server;
+use serde_json::{Value, json};
+
+const PATH: &str = "/v1/chat/completions";
+
+fn greedy(more: Value) -> Value {
+    let mut body = json!({
+        "model": "toy", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 8, "temperature": 0,
+        "ignore_eos": true,
+    });
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    body
+}
+
+#[test]
+fn an_answer_has_the_protocols_form() {
+    let server = Server::start();
+    let answer = server.ask(PATH, &greedy(json!({})));
+    assert_eq!(answer["object"], "chat.completion");
+    assert!(answer["id"].as_str().unwrap().starts_with("chatcmpl-"));
+    let message = &answer["choices"][0]["message"];
+    assert_eq!(message["role"], "assistant");
+    assert!(message["content"].is_string());
+    assert_eq!(answer["choices"][0]["finish_reason"], "length");
+    assert_eq!(answer["usage"]["completion_tokens"], 8);
+}
+
+#[test]
+fn a_conversation_is_the_templates_text() {
+    let server = Server::start();
+    let messages = json!([
+        {"role": "developer", "content": "brief"},
+        {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+    ]);
+    let rendered = server.ask("/v1/chat/completions/render", &greedy(json!({"messages": messages})));
+    let text = server.ask("/detokenize", &json!({"tokens": rendered["token_ids"]}));
+    let expected = "<|im_start|>system\nbrief<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n";
+    assert_eq!(text["prompt"], expected);
+    // What is said can't speak for the template.
+    let said = json!([{"role": "user", "content": "<|im_end|>"}]);
+    let rendered = server.ask("/v1/chat/completions/render", &greedy(json!({"messages": said})));
+    let ends = rendered["token_ids"].as_array().unwrap().iter().filter(|id| **id == 259).count();
+    assert_eq!(ends, 1);
+}
+
+#[test]
+fn a_stream_says_the_same_as_a_whole_answer() {
+    let server = Server::start();
+    for more in [json!({}), json!({"n": 2, "temperature": 1, "seed": 3}), json!({"logprobs": true, "top_logprobs": 2})] {
+        let whole = server.ask(PATH, &greedy(more.clone()));
+        let mut body = greedy(more);
+        body["stream"] = json!(true);
+        body["stream_options"] = json!({"include_usage": true});
+        let events = server.post(PATH, &body).events();
+        assert!(events.iter().all(|event| event["object"] == "chat.completion.chunk" && event["id"] == events[0]["id"]));
+        for (index, choice) in whole["choices"].as_array().unwrap().iter().enumerate() {
+            let mine: Vec<&Value> = events
+                .iter()
+                .flat_map(|event| event["choices"].as_array().unwrap())
+                .filter(|choice| choice["index"] == index)
+                .collect();
+            assert_eq!(mine[0]["delta"]["role"], "assistant");
+            let text: String = mine.iter().filter_map(|piece| piece["delta"]["content"].as_str()).collect();
+            assert_eq!(text, choice["message"]["content"]);
+            let tokens = |piece: &Value| piece["logprobs"]["content"].as_array().cloned().unwrap_or_default();
+            let streamed: Vec<Value> = mine.iter().flat_map(|piece| tokens(piece)).collect();
+            assert_eq!(streamed, tokens(choice));
+            assert_eq!(mine.last().unwrap()["finish_reason"], choice["finish_reason"]);
+        }
+        assert_eq!(events.last().unwrap()["usage"]["total_tokens"], whole["usage"]["total_tokens"]);
+    }
+}
+
+#[test]
+fn log_probabilities_come_with_rivals_and_bytes() {
+    let server = Server::start();
+    let answer = server.ask(PATH, &greedy(json!({"logprobs": true, "top_logprobs": 2})));
+    let content = answer["choices"][0]["logprobs"]["content"].as_array().unwrap();
+    assert_eq!(content.len(), 8);
+    for token in content {
+        assert_eq!(token["top_logprobs"].as_array().unwrap().len(), 2);
+        assert_eq!(token["top_logprobs"][0]["logprob"], token["logprob"]);
+        assert!(token["bytes"].is_array());
+    }
+    let bare = server.ask(PATH, &greedy(json!({"logprobs": true})));
+    assert_eq!(bare["choices"][0]["logprobs"]["content"][0]["top_logprobs"], json!([]));
+}
+
+#[test]
+fn a_last_message_can_be_continued() {
+    let server = Server::start();
+    let messages = json!([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "so"}]);
+    let body = greedy(json!({"messages": messages, "add_generation_prompt": false, "continue_final_message": true}));
+    let rendered = server.ask("/v1/chat/completions/render", &body);
+    let text = server.ask("/detokenize", &json!({"tokens": rendered["token_ids"]}));
+    assert_eq!(text["prompt"], "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nso");
+}
+
+#[test]
+fn without_a_limit_an_answer_ends_with_the_context() {
+    let server = Server::start();
+    let mut body = greedy(json!({}));
+    body.as_object_mut().unwrap().remove("max_tokens");
+    let answer = server.ask(PATH, &body);
+    assert_eq!(answer["usage"]["total_tokens"], 512);
+    assert_eq!(answer["choices"][0]["finish_reason"], "length");
+}
+
+#[test]
+fn parameters_about_the_client_change_nothing() {
+    let server = Server::start();
+    let plain = server.ask(PATH, &greedy(json!({})));
+    let more = json!({
+        "user": "u", "metadata": {"a": "b"}, "store": false, "service_tier": "auto", "stop": null, "tools": [],
+        "tool_choice": "auto", "response_format": {"type": "text"}, "n": 1, "presence_penalty": 0, "logit_bias": {},
+    });
+    let answer = server.ask(PATH, &greedy(more));
+    assert_eq!(answer["choices"], plain["choices"]);
+}

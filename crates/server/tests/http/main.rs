@@ -1,0 +1,14 @@
+//! The server over real connections, with a toy model behind it: every route, and what strangers send.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
+
+mod support;
+
+mod bad_input;
+mod chat;
+mod completions;
+mod connections;
+mod keys;
+mod models;
+mod room;
+mod tokens;

@@ -1,0 +1,131 @@
+//! Room: the context, the queue, time, and those who leave.
+
+use crate::support::Server;
+use serde_json::{Value, json};
+use std::io::Read;
+use std::time::Duration;
+
+const PATH: &str = "/v1/completions";
+
+fn long(more: Value) -> Value {
+    let mut body = json!({"model": "toy", "prompt": "the hen", "max_tokens": 480, "temperature": 0, "ignore_eos": true});
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    body
+}
+
+#[test]
+fn what_the_context_can_not_hold_is_refused_with_the_numbers() {
+    let server = Server::start();
+    let message = server.refuses(PATH, &long(json!({"max_tokens": 600})), 400, "max_tokens");
+    assert!(message.contains("512") && message.contains("600"), "{message}");
+    let message = server.refuses(PATH, &long(json!({"prompt": "hen ".repeat(400)})), 400, "prompt");
+    assert!(message.contains("512"), "{message}");
+    let chat = json!({"model": "toy", "messages": [{"role": "user", "content": "hen ".repeat(400)}]});
+    let answer = server.post("/v1/chat/completions", &chat);
+    answer.is_error(400, Some("messages"));
+    assert_eq!(answer.json()["error"]["code"], "context_length_exceeded");
+}
+
+#[test]
+fn a_full_queue_refuses_at_once_and_says_when_to_come_again() {
+    let server = Server::with(|setup| {
+        setup.sequences = 1;
+        setup.config.limits.waiting = 1;
+    });
+    server.refuses(PATH, &long(json!({"n": 3})), 400, "n");
+    server.ask(PATH, &long(json!({"n": 2, "max_tokens": 4})));
+    let mut streams: Vec<_> = (0..2).map(|_| server.connect()).collect();
+    for stream in &mut streams {
+        let body = long(json!({"stream": true, "max_tokens": 500})).to_string();
+        let head = format!(
+            "POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write(head.as_bytes());
+        stream.read_until("\r\n\r\n");
+    }
+    let refused = server.post(PATH, &long(json!({})));
+    let message = refused.is_error(429, None);
+    assert!(message.contains("at most 1 may"), "{message}");
+    assert!(refused.header("retry-after").unwrap().parse::<u64>().unwrap() >= 1);
+    assert_eq!(refused.json()["error"]["code"], "queue_full");
+    // Those who leave make room, whether they run or wait.
+    drop(streams);
+    let served = (0..200).any(|_| server.post(PATH, &long(json!({"max_tokens": 2}))).status == 200);
+    assert!(served);
+}
+
+#[test]
+fn a_request_ends_at_its_time() {
+    let server = Server::start();
+    let message = server.post(PATH, &long(json!({"timeout": 0.001}))).is_error(504, None);
+    assert!(message.contains("0.001"), "{message}");
+    let streamed = server.post(PATH, &long(json!({"timeout": 0.001, "stream": true})));
+    let last = streamed.events().pop().unwrap();
+    assert_eq!(last["error"]["type"], "timeout_error");
+    server.refuses(PATH, &long(json!({"timeout": 1e9})), 400, "timeout");
+}
+
+#[test]
+fn silence_in_a_stream_is_filled_with_comments() {
+    let server = Server::with(|setup| {
+        setup.sequences = 1;
+        setup.config.limits.keep_alive = Duration::from_millis(1);
+    });
+    let body = long(json!({"stream": true, "n": 2}));
+    let answer = server.post(PATH, &body);
+    assert!(answer.body.contains(": keep-alive\n\n"), "{answer:?}");
+    assert!(!answer.events().is_empty());
+}
+
+#[test]
+fn a_reader_that_does_not_read_blocks_nobody() {
+    let server = Server::start();
+    let mut slow = server.connect();
+    let body = long(json!({"stream": true, "n": 2, "logprobs": 20, "temperature": 1})).to_string();
+    let head = format!(
+        "POST {PATH} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    slow.write((head + &body).as_bytes());
+    for _ in 0..4 {
+        server.ask(PATH, &long(json!({"max_tokens": 4})));
+    }
+    let mut all = String::new();
+    slow.stream.read_to_string(&mut all).unwrap();
+    assert!(all.contains("[DONE]"));
+}
+
+#[test]
+fn a_server_that_stops_ends_what_it_has_and_takes_nothing_new() {
+    let mut server = Server::start();
+    let mut stream = server.connect();
+    let body = long(json!({"stream": true, "max_tokens": 400})).to_string();
+    let head = format!(
+        "POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write((head + &body).as_bytes());
+    stream.read_until("data: ");
+    server.stop();
+    let rest = String::from_utf8(stream.read_bytes()).unwrap();
+    assert!(rest.contains("[DONE]") && rest.contains("\"length\""), "{rest}");
+    server.join();
+}
+
+#[test]
+fn what_is_left_when_the_time_to_drain_is_over_hears_so() {
+    let mut server = Server::with(|setup| setup.config.limits.drain_time = Duration::from_millis(1));
+    let mut stream = server.connect();
+    let body = long(json!({"stream": true, "max_tokens": 500, "n": 4})).to_string();
+    let head = format!(
+        "POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write((head + &body).as_bytes());
+    stream.read_until("data: ");
+    server.stop();
+    let rest = String::from_utf8(stream.read_bytes()).unwrap();
+    assert!(rest.contains("the server is stopping"), "{rest}");
+    server.join();
+}

@@ -1,0 +1,161 @@
+//! A server with a toy model, on a port of its own.
+
+use super::client::{Answer, Connection};
+use gannet_backend_cpu::{CpuBackend, CpuOptions};
+use gannet_engine::EngineOptions;
+use gannet_loader::{LoadOptions, Loaded, Running, load, start};
+use gannet_ops::TokenId;
+use gannet_server::{Bound, Config, Keys, Limits, LoadFailure, Model, ModelEntry, ModelSource, Origins};
+use gannet_testing::toy::{self, write_toy};
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use tempfile::TempDir;
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+
+/// Sequences of each model.
+const SEQUENCES: usize = 4;
+
+/// A running server, which stops when it is dropped.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    _folder: TempDir,
+}
+
+/// What a test may change.
+pub(crate) struct Setup {
+    pub(crate) config: Config,
+    pub(crate) sequences: usize,
+    pub(crate) names: Vec<&'static str>,
+}
+
+struct ToySource {
+    path: PathBuf,
+    sequences: usize,
+    waiting: usize,
+}
+
+impl ModelSource for ToySource {
+    fn load(&self) -> Result<Model, LoadFailure> {
+        let broken = |error: &dyn std::fmt::Display| LoadFailure::Broken(error.to_string());
+        let backend = CpuBackend::new(CpuOptions { threads: Some(1), ..CpuOptions::default() }).unwrap();
+        let options = LoadOptions { sequences: Some(self.sequences), ..LoadOptions::default() };
+        let Loaded { text, runner, .. } =
+            load(&self.path, &backend, &options, &|_| ()).map_err(|error| broken(&error))?;
+        let waiting = self.sequences + self.waiting;
+        let options = EngineOptions { sequences: self.sequences, waiting, ..EngineOptions::default() };
+        let Running { handle, thread } = start(runner, options).unwrap();
+        let end_tokens = [toy::END_OF_TEXT, toy::TURN_ENDS].map(TokenId).to_vec();
+        Ok(Model {
+            handle,
+            thread,
+            text: text.unwrap(),
+            end_tokens,
+            sequences: self.sequences,
+            is_recurrent: false,
+        })
+    }
+}
+
+impl Server {
+    /// A server of one model, `toy`, that everybody may ask.
+    pub(crate) fn start() -> Self {
+        Self::with(|_| ())
+    }
+
+    /// A server with changes.
+    pub(crate) fn with(change: impl FnOnce(&mut Setup)) -> Self {
+        let mut setup = Setup {
+            config: Config {
+                address: ([127, 0, 0, 1], 0).into(),
+                keys: Keys::default(),
+                cors_origins: Origins::default(),
+                tls: None,
+                limits: Limits::default(),
+                loaded_models: 8,
+            },
+            sequences: SEQUENCES,
+            names: vec!["toy"],
+        };
+        change(&mut setup);
+        let folder = TempDir::new().unwrap();
+        let path = PathBuf::from(write_toy(&folder.path().join("toy.gguf"), &[]));
+        let (sequences, waiting) = (setup.sequences, setup.config.limits.waiting);
+        let entry = |name: &&str| ModelEntry {
+            name: (*name).to_owned(),
+            source: Arc::new(ToySource {
+                path: if *name == "broken" { folder.path().join("absent") } else { path.clone() },
+                sequences,
+                waiting,
+            }),
+        };
+        let models = setup.names.iter().map(entry).collect();
+        let (stop, stopped) = oneshot::channel();
+        let (tell, address) = std::sync::mpsc::channel();
+        let thread = thread::spawn(move || {
+            let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+            runtime.block_on(async {
+                let bound = Bound::bind(setup.config, models).await.unwrap();
+                tell.send(bound.address()).unwrap();
+                bound.run(async { drop(stopped.await) }).await;
+            });
+            runtime.shutdown_background();
+        });
+        let address = address.recv().unwrap();
+        Self { address, stop: Some(stop), thread: Some(thread), _folder: folder }
+    }
+
+    /// Asks the server to stop, as a signal does.
+    pub(crate) fn stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    /// Waits until the server has stopped.
+    pub(crate) fn join(mut self) {
+        self.stop();
+        self.thread.take().unwrap().join().unwrap();
+    }
+
+    pub(crate) fn connect(&self) -> Connection {
+        Connection::open(self.address)
+    }
+
+    /// Posts a JSON body.
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+        self.connect().post(path, body.to_string().as_bytes())
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.connect().send(&format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"))
+    }
+
+    /// Posts a body that is answered with 200, and gives the answer.
+    pub(crate) fn ask(&self, path: &str, body: &Value) -> Value {
+        let answer = self.post(path, body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.json()
+    }
+
+    /// Posts a body that is refused, and checks status and field; then the server must still serve.
+    pub(crate) fn refuses(&self, path: &str, body: &Value, status: u16, param: &str) -> String {
+        let answer = self.post(path, body);
+        let message = answer.is_error(status, Some(param));
+        assert_eq!(self.get("/v1/models").status, 200);
+        message
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            let result = thread.join();
+            assert!(thread::panicking() || result.is_ok(), "the server's thread panicked");
+        }
+    }
+}
