@@ -21,9 +21,8 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Run(run::RunArguments),
-    Serve(serve::ServeArguments),
     Run(Box<run::RunArguments>),
+    Serve(Box<serve::ServeArguments>),
     Embed(embed::EmbedArguments),
     Inspect(inspect::InspectArguments),
     Eval(eval::EvalArguments),

@@ -86,6 +86,8 @@ impl Engine {
         let stats = Arc::new(SharedStats::default());
         let state = StateManager::new(&runner.layout, &runner.budget);
         let handle = EngineHandle::new(sender, &runner, state.longest_sequence(), stats.clone());
+        let pages = state.page_counts(std::iter::empty());
+        stats.update(|stats| stats.pages = pages);
         let engine = Engine {
             inbox,
             options,
@@ -137,13 +139,20 @@ impl Engine {
         lap.ends(&mut self.phases.commit);
         let phases = self.phases;
         self.stats.update(|stats| stats.phases = phases);
-        let (running, waiting, prefix) = (self.running.len(), self.queue.len(), self.state.counters());
-        self.stats.update(|stats| (stats.running, stats.waiting, stats.prefix) = (running, waiting, prefix));
+        self.publish_stats();
         if cfg!(debug_assertions) {
             self.check_invariants();
         }
         let is_idle = self.running.is_empty() && self.queue.is_empty() && self.in_flight.is_empty();
         if is_idle { Turn::Idle } else { Turn::Worked }
+    }
+
+    fn publish_stats(&self) {
+        let (running, waiting, prefix) = (self.running.len(), self.queue.len(), self.state.counters());
+        let pages = self.state.page_counts(self.running.iter().map(|running| &running.state));
+        self.stats.update(|stats| {
+            (stats.running, stats.waiting, stats.prefix, stats.pages) = (running, waiting, prefix, pages);
+        });
     }
 
     /// Plans and submits a step, and collects the oldest one where as many are in flight as may be.

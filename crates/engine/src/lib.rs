@@ -33,5 +33,5 @@ pub use evaluate::{EvaluateError, evaluate};
 pub use handle::{EngineHandle, LOGPROBS_MAX, SubmitError};
 pub use request::{Event, FinishReason, Request, RequestId, Sink, Usage};
 pub use runner::{Pooling, Runner};
-pub use state::{PrefixCounters, budget};
+pub use state::{PageCounts, PrefixCounters, budget};
 pub use stats::{EngineStats, Phases, Timings};

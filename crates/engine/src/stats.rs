@@ -1,6 +1,6 @@
 //! What the engine has done and does, for those who watch it.
 
-use crate::state::PrefixCounters;
+use crate::state::{PageCounts, PrefixCounters};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -97,6 +97,8 @@ pub struct EngineStats {
     pub preemptions: u64,
     /// What the prefix cache was asked for and gave.
     pub prefix: PrefixCounters,
+    /// What pages are used for.
+    pub pages: PageCounts,
     /// Where the time of these steps went.
     pub phases: Phases,
     /// When the engine last made progress; none before the first step.

@@ -117,6 +117,9 @@ impl ApiError {
             SubmitError::Busy { waiting } => {
                 ApiError::QueueFull { waiting, limit: waiting, retry_after: Duration::from_secs(1) }
             }
+            SubmitError::MakesVectors => {
+                ApiError::Unsupported { path: "model".to_owned(), why: error.to_string() }
+            }
             SubmitError::NoTokens | SubmitError::Stopped => ApiError::Failed(error.to_string()),
         }
     }

@@ -42,6 +42,17 @@ pub struct PrefixCounters {
     pub evicted_snapshots: u64,
 }
 
+/// What pages are used for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageCounts {
+    /// Held by running sequences.
+    pub in_use: usize,
+    /// Held by the prefix cache alone.
+    pub cached: usize,
+    /// All.
+    pub total: usize,
+}
+
 /// What one sequence holds.
 pub(crate) struct SequenceState {
     groups: Vec<GroupPages>,
@@ -102,6 +113,16 @@ impl StateManager {
 
     pub(crate) fn counters(&self) -> PrefixCounters {
         self.counters
+    }
+
+    /// Pages of all groups together: held by these sequences (one that several share counts for each, up to all that are
+    /// held), by the prefix cache alone, and all.
+    pub(crate) fn page_counts<'a>(&self, holders: impl Iterator<Item = &'a SequenceState>) -> PageCounts {
+        let total: usize = self.groups.iter().map(|group| group.pool.total()).sum();
+        let free: usize = self.groups.iter().map(|group| group.pool.free()).sum();
+        let used: usize = holders.flat_map(|holder| &holder.groups).map(|group| group.pages.len()).sum();
+        let in_use = used.min(total - free);
+        PageCounts { in_use, cached: total - free - in_use, total }
     }
 
     /// The state of a sequence that holds nothing yet. `slot` is its recurrent slot, where the model needs one.

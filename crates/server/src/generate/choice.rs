@@ -70,7 +70,7 @@ impl Choice {
     fn ending(&self, reason: FinishReason, stop: Option<String>, time: Duration) -> Result<Finish, ApiError> {
         let kind = match &reason {
             _ if stop.is_some() => FinishKind::Stop,
-            FinishReason::EndToken(_) | FinishReason::Truncated => FinishKind::Stop,
+            FinishReason::EndToken(_) | FinishReason::Complete | FinishReason::Truncated => FinishKind::Stop,
             FinishReason::MaxTokens | FinishReason::ContextFull => FinishKind::Length,
             FinishReason::Cancelled => return Err(ApiError::Draining),
             FinishReason::TimedOut => return Err(ApiError::TimedOut { limit: time }),
@@ -79,6 +79,7 @@ impl Choice {
         let stop_token = match reason {
             FinishReason::EndToken(token) if self.stop_tokens.contains(&token) => Some(token),
             FinishReason::EndToken(_)
+            | FinishReason::Complete
             | FinishReason::Truncated
             | FinishReason::MaxTokens
             | FinishReason::ContextFull

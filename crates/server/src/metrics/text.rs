@@ -70,14 +70,14 @@ const FAMILIES: &[Family] = &[
         served.admission.live().saturating_sub(stats.running) as f64
     }),
     number!("gauge", "vllm:kv_cache_usage_perc", "Pages of running sequences, of all pages; 1 is all.", |_, stats| {
-        stats.pages_in_use as f64 / (stats.pages_total.max(1)) as f64
+        stats.pages.in_use as f64 / stats.pages.total.max(1) as f64
     }),
     Family {
         name: "vllm:cache_config_info",
         kind: "gauge",
         help: "Tokens of a page, and how many there are.",
         write: |series, _, stats| {
-            let pages = stats.pages_total.to_string();
+            let pages = stats.pages.total.to_string();
             series.sample("", &[("block_size", PAGE_TOKENS), ("num_gpu_blocks", &pages)], 1.0);
         },
     },
@@ -127,7 +127,7 @@ const FAMILIES: &[Family] = &[
         stats.prefix.evicted_snapshots as f64
     }),
     number!("gauge", "gannet_pages_cached", "Pages that only the prefix cache holds.", |_, stats| {
-        stats.pages_cached as f64
+        stats.pages.cached as f64
     }),
     number!("counter", "gannet_requests_refused_total", "Requests that found no room.", |served, _| {
         counted(&served.metrics.refused)

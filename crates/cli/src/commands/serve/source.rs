@@ -78,6 +78,7 @@ fn failure(error: LoadError) -> LoadFailure {
         | LoadError::Text(_)
         | LoadError::NoTokenizer { .. }
         | LoadError::MakesNoText { .. }
+        | LoadError::NoPooling { .. }
         | LoadError::Device(_)
         | LoadError::ContextTooLong { .. }
         | LoadError::NoContext
