@@ -1,13 +1,12 @@
 //! Makes the golden files again: a Python environment with pinned packages under `target/`, then the scripts in
 //! `goldens/`.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use crate::{models, process};
+use crate::{models, process, python};
 
 /// The scripts in the order they run; the last one reads the real models.
 const SCRIPTS: [&str; 10] = [
@@ -38,19 +37,5 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 
 /// The Python of an environment that has exactly the pinned packages.
 pub(crate) fn environment(root: &Path) -> Result<PathBuf> {
-    let requirements = root.join("goldens/requirements.txt");
-    let wanted = fs::read_to_string(&requirements)
-        .with_context(|| format!("cannot read `{}`", requirements.display()))?;
-    let folder = root.join("target/goldens-python");
-    let python = folder.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
-    let installed = folder.join("installed.txt");
-    if fs::read_to_string(&installed).is_ok_and(|text| text == wanted) {
-        return Ok(python);
-    }
-    eprintln!("making a Python environment in {}", folder.display());
-    process::run(models::python()?.args(["-m", "venv", "--clear"]).arg(&folder))
-        .context("Python's `venv` module is needed (on Debian: the package `python3-venv`)")?;
-    process::run(Command::new(&python).args(["-m", "pip", "install", "--requirement"]).arg(&requirements))?;
-    fs::write(&installed, wanted)?;
-    Ok(python)
+    python::environment(root, "goldens-python", "goldens/requirements.txt")
 }

@@ -5,11 +5,13 @@
 
 mod checkpoint;
 mod ci;
+mod clients;
 mod demo;
 mod goldens;
 mod models;
 mod peers;
 mod process;
+mod python;
 mod shapes;
 mod soak;
 mod tidy;
@@ -40,6 +42,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Fetch the models and tokenizers that the tests run on into `models/`
     Models,
+    /// Run the official clients of the protocols against the server
+    Clients,
     /// Run what takes too long for every change: the whole exactness matrix, the long random runs, true shapes
     Soak(soak::Arguments),
     /// Write a checkpoint of a known model's shape with random weights
@@ -68,6 +72,7 @@ fn run(command: Command) -> Result<()> {
         Command::Tidy => tidy::run(&root),
         Command::Demo(arguments) => demo::run(&root, &arguments),
         Command::Models => models::fetch_all(&root),
+        Command::Clients => clients::run(&root),
         Command::Soak(arguments) => soak::run(&root, &arguments),
         Command::Checkpoint(arguments) => checkpoint::run(&root, &arguments),
         Command::BenchPeers(arguments) => peers::run(&root, &arguments),

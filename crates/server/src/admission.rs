@@ -4,8 +4,8 @@
 //! sequences.
 
 use crate::error::ApiError;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// The share of the newest answer in the average.
@@ -92,7 +92,10 @@ mod tests {
         let first = admission.admit(2).unwrap();
         let second = admission.admit(1).unwrap();
         let refused = admission.admit(1).unwrap_err();
-        assert!(refused.to_string().starts_with("1 requests are waiting already, at most 1 may"), "{refused}");
+        assert!(
+            refused.to_string().starts_with("1 requests are waiting already, at most 1 may"),
+            "{refused}"
+        );
         drop(first);
         assert_eq!(admission.live(), 1);
         assert!(admission.admit(3).is_err());

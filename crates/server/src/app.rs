@@ -2,12 +2,12 @@
 
 use crate::config::Config;
 use crate::http::keys::KeyUse;
+use crate::http::serve::Phase;
 use crate::limits::ENCODERS;
 use crate::models::Models;
+use crate::openai::responses::Store;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
-
-use crate::http::serve::Phase;
 
 /// What all routes share.
 pub(crate) struct App {
@@ -15,6 +15,8 @@ pub(crate) struct App {
     pub(crate) models: Models,
     pub(crate) keys: KeyUse,
     pub(crate) phase: watch::Receiver<Phase>,
+    /// Kept responses.
+    pub(crate) responses: Store,
     /// Places for renderings and encodings.
     pub(crate) encoders: Arc<Semaphore>,
 }
@@ -22,7 +24,8 @@ pub(crate) struct App {
 impl App {
     pub(crate) fn new(config: Config, models: Models, phase: watch::Receiver<Phase>) -> Arc<Self> {
         let keys = KeyUse::new(config.keys.len().max(1), &config.limits);
-        Arc::new(Self { config, models, keys, phase, encoders: Arc::new(Semaphore::new(ENCODERS)) })
+        let encoders = Arc::new(Semaphore::new(ENCODERS));
+        Arc::new(Self { config, models, keys, phase, responses: Store::default(), encoders })
     }
 
     /// Whether new requests are taken.

@@ -49,7 +49,9 @@ impl Origins {
             let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
             let is_origin = text == "*" || rest.is_some_and(|host| !host.is_empty() && !host.contains('/'));
             let value = HeaderValue::from_str(text).ok().filter(|_| is_origin);
-            value.ok_or_else(|| format!("`{text}` is no origin; expected one such as https://example.org, or *"))
+            value.ok_or_else(|| {
+                format!("`{text}` is no origin; expected one such as https://example.org, or *")
+            })
         };
         texts.iter().map(origin).collect::<Result<_, _>>().map(Self)
     }
@@ -108,7 +110,8 @@ impl Keys {
     /// Which key it is. Every key is compared in full.
     pub(crate) fn find(&self, key: &str) -> Option<KeyIndex> {
         let asked = sum_of(key);
-        let differs = |sum: &[u8; 32]| sum.iter().zip(&asked).fold(0, |seen, (one, other)| seen | (one ^ other));
+        let differs =
+            |sum: &[u8; 32]| sum.iter().zip(&asked).fold(0, |seen, (one, other)| seen | (one ^ other));
         let mut found = None;
         for (index, sum) in self.0.iter().enumerate() {
             if differs(sum) == 0 {

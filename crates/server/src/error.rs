@@ -120,6 +120,13 @@ impl ApiError {
             SubmitError::MakesVectors => {
                 ApiError::Unsupported { path: "model".to_owned(), why: error.to_string() }
             }
+            SubmitError::TooManyLogprobs { .. } => {
+                ApiError::Invalid { path: "logprobs".to_owned(), why: error.to_string() }
+            }
+            // Each filter was held to its range by name before; what is left depends on several.
+            SubmitError::Sampling(_) => {
+                ApiError::Invalid { path: "temperature".to_owned(), why: error.to_string() }
+            }
             SubmitError::NoTokens | SubmitError::Stopped => ApiError::Failed(error.to_string()),
         }
     }

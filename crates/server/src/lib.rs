@@ -12,6 +12,8 @@
 mod http;
 
 mod openai;
+
+mod anthropic;
 mod wire;
 
 mod generate;

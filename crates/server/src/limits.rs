@@ -84,5 +84,9 @@ pub(crate) const TOKEN_IDS: usize = 1024;
 pub(crate) const TEMPLATE_VARIABLES: usize = 64;
 /// Bytes of a stream that a slow client has not taken yet.
 pub(crate) const UNSENT_BYTES: usize = 8 << 20;
+/// Responses that are kept.
+pub(crate) const STORED_RESPONSES: usize = 1000;
+/// Bytes of kept responses with their conversations.
+pub(crate) const STORED_BYTES: usize = 64 << 20;
 /// Renderings and encodings of prompts at once.
 pub(crate) const ENCODERS: usize = 4;

@@ -171,7 +171,11 @@ impl Models {
             let result = tokio::task::spawn_blocking(move || source.load()).await;
             match result.map_err(|error| LoadFailure::Broken(error.to_string())).flatten() {
                 Ok(model) => {
-                    tracing::info!(model = entry.name, seconds = started.elapsed().as_secs_f32(), "model loaded");
+                    tracing::info!(
+                        model = entry.name,
+                        seconds = started.elapsed().as_secs_f32(),
+                        "model loaded"
+                    );
                     return Ok(self.put(entry, model));
                 }
                 Err(LoadFailure::NoRoom(_)) if self.unload_one().await => {}

@@ -11,7 +11,8 @@ pub(crate) fn fresh(prefix: &str) -> String {
 /// 64 bits that nobody can foresee.
 pub(crate) fn random() -> u64 {
     // Each `RandomState` hashes with other keys, which come from the system's randomness.
-    RandomState::new().hash_one(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos()))
+    RandomState::new()
+        .hash_one(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos()))
 }
 
 /// Seconds since 1970.

@@ -7,7 +7,7 @@ use super::Finding;
 use super::metadata::{Metadata, Package};
 
 /// Each crate and all it depends on, lowest first.
-const EDGES: [(&str, &[&str]); 14] = [
+const EDGES: [(&str, &[&str]); 15] = [
     ("gannet-tensor", &[]),
     ("gannet-formats", &["gannet-tensor"]),
     ("gannet-ops", &["gannet-tensor"]),

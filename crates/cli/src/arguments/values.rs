@@ -80,7 +80,9 @@ pub(crate) fn kv_format() -> impl TypedValueParser<Value = KvFormat> {
 /// A time in seconds.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let value = text.parse().ok().filter(|value: &f64| *value > 0.0 && *value <= MAX_SECONDS);
-    value.map(Duration::from_secs_f64).ok_or_else(|| format!("expected seconds above 0 and up to {MAX_SECONDS}"))
+    value
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| format!("expected seconds above 0 and up to {MAX_SECONDS}"))
 }
 
 /// Bytes of a request's head.

@@ -286,6 +286,7 @@ impl Params {
             min_tokens: self.min_tokens,
             end_tokens: end_tokens.clone(),
             logprobs: self.logprobs,
+            prompt_logprobs: None,
             constraint: None,
             priority: self.priority,
             deadline: Some(Instant::now() + self.time),

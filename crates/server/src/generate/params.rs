@@ -109,7 +109,9 @@ fn sampling(fields: &mut Fields, served: &Served) -> Result<Sampling, ApiError> 
         repetition_penalty: repetition_penalty(fields)?,
         presence_penalty: fields.number("presence_penalty", -2.0..=2.0)?.unwrap_or(0.0),
         frequency_penalty: fields.number("frequency_penalty", -2.0..=2.0)?.unwrap_or(0.0),
-        logit_bias: fields.take("logit_bias").map_or(Ok(Vec::new()), |field| logit_bias(field, vocabulary))?,
+        logit_bias: fields
+            .take("logit_bias")
+            .map_or(Ok(Vec::new()), |field| logit_bias(field, vocabulary))?,
         only: token_list(fields, "allowed_token_ids", served)?,
         xtc: xtc_probability
             .filter(|probability| *probability > 0.0)

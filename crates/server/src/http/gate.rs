@@ -25,8 +25,12 @@ const REQUEST_ID_BYTES: usize = 128;
 /// Paths that need no key and no turn: those who watch the server have none.
 const OPEN: [&str; 5] = ["/health", "/ready", "/version", "/metrics", "/v1/health"];
 
+/// Whose request it is; nobody's where there are no keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller(pub(crate) Option<KeyIndex>);
+
 /// Lets a request through, or says why not.
-pub(crate) async fn pass(State(app): State<Arc<App>>, request: Request<Body>, next: Next) -> Response {
+pub(crate) async fn pass(State(app): State<Arc<App>>, mut request: Request<Body>, next: Next) -> Response {
     let started = Instant::now();
     let id = request_id(request.headers());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
@@ -36,7 +40,8 @@ pub(crate) async fn pass(State(app): State<Arc<App>>, request: Request<Body>, ne
     let admitted = admit(&app, &request);
     let key = admitted.as_ref().ok().and_then(|(key, _)| *key).map(|key| app.config.keys.label(key));
     let mut response = match admitted {
-        Ok((_, turn)) => {
+        Ok((key, turn)) => {
+            request.extensions_mut().insert(Caller(key));
             let response = next.run(request).instrument(span.clone()).await;
             response.map(|body| Body::new(Held { body, _turn: turn }))
         }

@@ -27,7 +27,8 @@ impl KeyUse {
     pub(crate) fn new(keys: usize, limits: &Limits) -> Self {
         let (concurrent, per_minute) = (limits.concurrent_per_key, limits.requests_per_minute);
         let tokens = f64::from(per_minute.unwrap_or(0));
-        let uses = (0..keys).map(|_| Arc::new(Mutex::new(Use { running: 0, tokens, filled: Instant::now() })));
+        let uses =
+            (0..keys).map(|_| Arc::new(Mutex::new(Use { running: 0, tokens, filled: Instant::now() })));
         Self { uses: uses.collect(), concurrent, per_minute }
     }
 

@@ -11,4 +11,5 @@ pub(crate) mod router;
 pub(crate) mod sse;
 mod tls;
 
+mod openapi;
 mod probes;

@@ -11,13 +11,21 @@ use std::sync::Arc;
 /// 200 as long as engines that have something to do make steps.
 pub(super) async fn health(State(app): State<Arc<App>>) -> Response {
     let limit = app.config.limits.stall_time;
-    let stuck: Vec<String> =
-        app.models.loaded().iter().filter(|served| served.is_stuck(limit)).map(|served| served.name.clone()).collect();
+    let stuck: Vec<String> = app
+        .models
+        .loaded()
+        .iter()
+        .filter(|served| served.is_stuck(limit))
+        .map(|served| served.name.clone())
+        .collect();
     if stuck.is_empty() {
         return answer(StatusCode::OK, &json!({"status": "ok"}));
     }
     let seconds = limit.as_secs();
-    answer(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "stuck", "models": stuck, "no_step_for_seconds": seconds}))
+    answer(
+        StatusCode::SERVICE_UNAVAILABLE,
+        &json!({"status": "stuck", "models": stuck, "no_step_for_seconds": seconds}),
+    )
 }
 
 /// 200 as long as new requests are taken.

@@ -1,9 +1,10 @@
 //! Which path leads where.
 
-use super::{gate, probes};
+use super::{gate, openapi, probes};
+use crate::anthropic::messages;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::openai::{chat, completions, models, tokens};
+use crate::openai::{chat, completions, models, responses, tokens};
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderValue, Method, Request, header};
@@ -22,6 +23,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         ("/ready", get(probes::ready)),
         ("/version", get(probes::version)),
         ("/metrics", get(probes::metrics)),
+        ("/openapi.json", get(openapi::document)),
         ("/tokenize", post(tokens::tokenize)),
         ("/detokenize", post(tokens::detokenize)),
         ("/v1/models", get(models::list)),
@@ -30,6 +32,11 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         ("/v1/completions/render", post(completions::render)),
         ("/v1/chat/completions", post(chat::answer)),
         ("/v1/chat/completions/render", post(chat::render)),
+        ("/v1/responses", post(responses::create)),
+        ("/v1/responses/{id}", get(responses::one).delete(responses::delete)),
+        ("/v1/responses/{id}/cancel", post(responses::cancel)),
+        ("/v1/messages", post(messages::answer)),
+        ("/v1/messages/count_tokens", post(messages::count)),
     ];
     let mut router = Router::new();
     for (path, route) in routes {
@@ -79,5 +86,6 @@ fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
     let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
     let why = text.unwrap_or_else(|| "a panic without words".to_owned());
     tracing::error!(why, "a route panicked");
-    ApiError::Failed("the server failed while it handled the request; its log says more".to_owned()).into_response()
+    ApiError::Failed("the server failed while it handled the request; its log says more".to_owned())
+        .into_response()
 }

@@ -62,12 +62,7 @@ pub(crate) fn respond(answering: Answering, protocol: impl Protocol, keep_alive:
     response
 }
 
-async fn write(
-    writer: Writer,
-    mut answering: Answering,
-    mut protocol: impl Protocol,
-    keep_alive: Duration,
-) {
+async fn write(writer: Writer, mut answering: Answering, mut protocol: impl Protocol, keep_alive: Duration) {
     let told = follow(&writer, &mut answering, &mut protocol, keep_alive).await;
     let events = match told {
         Ok(()) => protocol.end(&answering),
@@ -136,6 +131,9 @@ impl Writer {
     }
 
     fn send(&self, frame: Bytes) -> Result<(), End> {
+        if frame.is_empty() {
+            return Ok(());
+        }
         self.unsent.fetch_add(frame.len(), Ordering::Relaxed);
         self.sender.send(frame).map_err(|_| End::ReaderGone)
     }

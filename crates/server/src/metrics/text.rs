@@ -65,13 +65,17 @@ macro_rules! number {
 }
 
 const FAMILIES: &[Family] = &[
-    number!("gauge", "vllm:num_requests_running", "Answers that are being made.", |_, stats| stats.running as f64),
+    number!("gauge", "vllm:num_requests_running", "Answers that are being made.", |_, stats| stats.running
+        as f64),
     number!("gauge", "vllm:num_requests_waiting", "Answers that wait for a sequence.", |served, stats| {
         served.admission.live().saturating_sub(stats.running) as f64
     }),
-    number!("gauge", "vllm:kv_cache_usage_perc", "Pages of running sequences, of all pages; 1 is all.", |_, stats| {
-        stats.pages.in_use as f64 / stats.pages.total.max(1) as f64
-    }),
+    number!(
+        "gauge",
+        "vllm:kv_cache_usage_perc",
+        "Pages of running sequences, of all pages; 1 is all.",
+        |_, stats| { stats.pages.in_use as f64 / stats.pages.total.max(1) as f64 }
+    ),
     Family {
         name: "vllm:cache_config_info",
         kind: "gauge",
@@ -87,15 +91,21 @@ const FAMILIES: &[Family] = &[
     number!("counter", "vllm:generation_tokens_total", "Tokens of answers.", |served, _| {
         counted(&served.metrics.answer_tokens)
     }),
-    number!("counter", "vllm:prefix_cache_queries_total", "Tokens of prompts that were looked up.", |_, stats| {
-        stats.prefix.asked_tokens as f64
-    }),
+    number!(
+        "counter",
+        "vllm:prefix_cache_queries_total",
+        "Tokens of prompts that were looked up.",
+        |_, stats| { stats.prefix.asked_tokens as f64 }
+    ),
     number!("counter", "vllm:prefix_cache_hits_total", "Tokens of prompts that were known.", |_, stats| {
         stats.prefix.hit_tokens as f64
     }),
-    number!("counter", "vllm:num_preemptions_total", "Times that a request made room for others.", |_, stats| {
-        stats.preemptions as f64
-    }),
+    number!(
+        "counter",
+        "vllm:num_preemptions_total",
+        "Times that a request made room for others.",
+        |_, stats| { stats.preemptions as f64 }
+    ),
     Family {
         name: "vllm:request_success_total",
         kind: "counter",
@@ -109,7 +119,11 @@ const FAMILIES: &[Family] = &[
     },
     histogram!("vllm:time_to_first_token_seconds", first_token, "From a request to its first token."),
     histogram!("vllm:inter_token_latency_seconds", between_tokens, "From one token to the next."),
-    histogram!("vllm:time_per_output_token_seconds", per_token, "Decoding time of an answer, for each token."),
+    histogram!(
+        "vllm:time_per_output_token_seconds",
+        per_token,
+        "Decoding time of an answer, for each token."
+    ),
     histogram!("vllm:request_time_per_output_token_seconds", per_token, "The same by its newer name."),
     histogram!("vllm:e2e_request_latency_seconds", request, "From a request to its end."),
     histogram!("vllm:request_queue_time_seconds", queue, "From a request to its first step."),
@@ -123,9 +137,12 @@ const FAMILIES: &[Family] = &[
     number!("counter", "gannet_evicted_pages_total", "Known pages given up for others.", |_, stats| {
         stats.prefix.evicted_pages as f64
     }),
-    number!("counter", "gannet_evicted_snapshots_total", "Recurrent snapshots given up for others.", |_, stats| {
-        stats.prefix.evicted_snapshots as f64
-    }),
+    number!(
+        "counter",
+        "gannet_evicted_snapshots_total",
+        "Recurrent snapshots given up for others.",
+        |_, stats| { stats.prefix.evicted_snapshots as f64 }
+    ),
     number!("gauge", "gannet_pages_cached", "Pages that only the prefix cache holds.", |_, stats| {
         stats.pages.cached as f64
     }),

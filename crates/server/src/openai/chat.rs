@@ -30,7 +30,10 @@ struct ChatRequest {
 }
 
 /// Answers a conversation.
-pub(crate) async fn answer(State(app): State<Arc<App>>, request: Request<Body>) -> Result<Response, ApiError> {
+pub(crate) async fn answer(
+    State(app): State<Arc<App>>,
+    request: Request<Body>,
+) -> Result<Response, ApiError> {
     let mut fields = body::fields(request, &app.config.limits).await?;
     let served = request::model(&app, &mut fields).await?;
     let ChatRequest { conversation, params, delivery } = take(fields, &served, &app)?;
@@ -51,7 +54,10 @@ pub(crate) async fn answer(State(app): State<Arc<App>>, request: Request<Body>) 
 }
 
 /// The token ids that a conversation becomes, without an answer.
-pub(crate) async fn render(State(app): State<Arc<App>>, request: Request<Body>) -> Result<Response, ApiError> {
+pub(crate) async fn render(
+    State(app): State<Arc<App>>,
+    request: Request<Body>,
+) -> Result<Response, ApiError> {
     let mut fields = body::fields(request, &app.config.limits).await?;
     let served = request::model(&app, &mut fields).await?;
     let ChatRequest { conversation, .. } = take(fields, &served, &app)?;

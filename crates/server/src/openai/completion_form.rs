@@ -115,7 +115,13 @@ pub(super) struct CompletionStream {
 }
 
 impl CompletionStream {
-    pub(super) fn new(head: Head, served: Arc<Served>, params: &Params, with_usage: bool, echo: Echo) -> Self {
+    pub(super) fn new(
+        head: Head,
+        served: Arc<Served>,
+        params: &Params,
+        with_usage: bool,
+        echo: Echo,
+    ) -> Self {
         let (params, extras) = (params.clone(), params.extras);
         Self { head, served, params, extras, with_usage, echo, offsets: Vec::new() }
     }

@@ -42,7 +42,10 @@ enum Prompts {
 }
 
 /// Continues texts.
-pub(crate) async fn answer(State(app): State<Arc<App>>, request: Request<Body>) -> Result<Response, ApiError> {
+pub(crate) async fn answer(
+    State(app): State<Arc<App>>,
+    request: Request<Body>,
+) -> Result<Response, ApiError> {
     let mut fields = body::fields(request, &app.config.limits).await?;
     let served = request::model(&app, &mut fields).await?;
     let request = take(fields, &served, &app)?;
@@ -67,7 +70,10 @@ pub(crate) async fn answer(State(app): State<Arc<App>>, request: Request<Body>) 
 }
 
 /// The token ids that texts become, without answers.
-pub(crate) async fn render(State(app): State<Arc<App>>, request: Request<Body>) -> Result<Response, ApiError> {
+pub(crate) async fn render(
+    State(app): State<Arc<App>>,
+    request: Request<Body>,
+) -> Result<Response, ApiError> {
     let mut fields = body::fields(request, &app.config.limits).await?;
     let served = request::model(&app, &mut fields).await?;
     let request = take(fields, &served, &app)?;
@@ -106,10 +112,12 @@ fn take(mut fields: Fields, served: &Served, app: &App) -> Result<CompletionRequ
     let mut params = Params::take(&mut fields, served, app.config.limits.request_time)?;
     let has_echo = fields.boolean("echo")?.unwrap_or(false);
     let least = if has_echo { 0 } else { 1 };
-    params.max_tokens = Some(("max_tokens", token_count(&mut fields, "max_tokens", least)?.unwrap_or(MAX_TOKENS)));
+    params.max_tokens =
+        Some(("max_tokens", token_count(&mut fields, "max_tokens", least)?.unwrap_or(MAX_TOKENS)));
     params.logprobs = logprob_count(&mut fields, "logprobs")?;
     if has_echo && params.logprobs.is_some() {
-        let why = "the scores of a prompt's tokens are not kept, so `logprobs` can't be had with it".to_owned();
+        let why =
+            "the scores of a prompt's tokens are not kept, so `logprobs` can't be had with it".to_owned();
         return Err(ApiError::Unsupported { path: "echo".to_owned(), why });
     }
     let ends = match fields.boolean("add_special_tokens")?.unwrap_or(true) {
@@ -117,7 +125,11 @@ fn take(mut fields: Fields, served: &Served, app: &App) -> Result<CompletionRequ
         false => TextEnds::Bare,
     };
     fields.only("suffix", &[json!("")], "the answer stands at the end; the text behind it can't be given")?;
-    fields.only("best_of", &[json!(1), json!(params.choices)], "all answers are sent, none is chosen; use `n`")?;
+    fields.only(
+        "best_of",
+        &[json!(1), json!(params.choices)],
+        "all answers are sent, none is chosen; use `n`",
+    )?;
     fields.only("response_format", &[json!({"type": "text"})], "answers can't be held to a format")?;
     let delivery = request::delivery(&mut fields)?;
     request::about_the_client(&mut fields)?;

@@ -13,6 +13,27 @@ pub(crate) fn messages(field: Field) -> Result<Vec<Message>, ApiError> {
     if messages.is_empty() { Err(empty) } else { Ok(messages) }
 }
 
+/// An item of a response's input as a message of a chat. Items of answers that come back lose what they are called.
+pub(crate) fn of_item(field: Field) -> Result<Value, ApiError> {
+    let path = field.path.clone();
+    let mut item = field.object()?;
+    let kind = item.string("type")?.unwrap_or_else(|| "message".to_owned());
+    match kind.as_str() {
+        "message" => {
+            item.accept("id");
+            item.accept("status");
+            item.accept("phase");
+            Ok(Value::Object(item.into_rest()))
+        }
+        other => {
+            let kind = crate::wire::fields::shortened(other);
+            let why =
+                format!("items of type `{kind}` can't be given to this model, which reads messages only");
+            Err(ApiError::Unsupported { path, why })
+        }
+    }
+}
+
 fn message(field: Field) -> Result<Message, ApiError> {
     let mut fields = field.object()?;
     let role = fields.require("role", "one of system, developer, user, assistant, tool")?;
@@ -63,7 +84,10 @@ fn assistant(fields: &mut Fields, rest: &mut Map<String, Value>) -> Result<Conte
         Some(field) => content(field)?,
         None if calls.is_empty() && rest.is_empty() => {
             let path = fields.path_of("content");
-            return Err(ApiError::Missing { path, expected: "a string or a list of parts, or tool calls instead" });
+            return Err(ApiError::Missing {
+                path,
+                expected: "a string or a list of parts, or tool calls instead",
+            });
         }
         None => Content::Null,
     };
@@ -119,6 +143,8 @@ fn part(field: Field) -> Result<Value, ApiError> {
         }
     };
     fields.only("annotations", &[json!([])], "texts have no annotations")?;
+    // Texts of answers come back with it.
+    fields.accept("logprobs");
     fields.accept("cache_control");
     fields.finish()?;
     Ok(json!({"type": "text", "text": text}))

@@ -5,12 +5,13 @@
 
 pub(crate) mod chat;
 pub(crate) mod completions;
+pub(crate) mod responses;
 
-mod chat_form;
+pub(crate) mod chat_form;
 mod completion_form;
-pub(crate) mod logprobs;
+mod logprobs;
 mod messages;
-mod request;
+pub(crate) mod request;
 mod usage;
 
 pub(crate) mod models;

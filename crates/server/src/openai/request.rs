@@ -98,9 +98,9 @@ pub(crate) fn render_options(fields: &mut Fields) -> Result<RenderOptions, ApiEr
     fields.refuse("chat_template", "templates come with models, never from requests")?;
     let continued = fields.boolean("continue_final_message")?.unwrap_or(false);
     let generation = fields.take("add_generation_prompt");
-    let conflict = generation.as_ref().map(|field| {
-        field.invalid("it must be false where `continue_final_message` is true")
-    });
+    let conflict = generation
+        .as_ref()
+        .map(|field| field.invalid("it must be false where `continue_final_message` is true"));
     let generation = generation.map(|field| field.boolean()).transpose()?;
     if let (true, Some(true), Some(conflict)) = (continued, generation, conflict) {
         return Err(conflict);

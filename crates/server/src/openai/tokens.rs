@@ -19,7 +19,10 @@ use serde_json::json;
 use std::sync::Arc;
 
 /// Text or conversation to ids.
-pub(crate) async fn tokenize(State(app): State<Arc<App>>, request: Request<Body>) -> Result<Response, ApiError> {
+pub(crate) async fn tokenize(
+    State(app): State<Arc<App>>,
+    request: Request<Body>,
+) -> Result<Response, ApiError> {
     let mut fields = body::fields(request, &app.config.limits).await?;
     let served = request::model_or_only(&app, &mut fields).await?;
     let with_texts = fields.boolean("return_token_strs")?.unwrap_or(false);
@@ -54,7 +57,10 @@ async fn text_ids(app: &App, served: &Arc<Served>, mut fields: Fields) -> Result
 }
 
 /// Ids to text.
-pub(crate) async fn detokenize(State(app): State<Arc<App>>, request: Request<Body>) -> Result<Response, ApiError> {
+pub(crate) async fn detokenize(
+    State(app): State<Arc<App>>,
+    request: Request<Body>,
+) -> Result<Response, ApiError> {
     let mut fields = body::fields(request, &app.config.limits).await?;
     let served = request::model_or_only(&app, &mut fields).await?;
     let tokens = fields.require("tokens", "a list of token ids")?;

@@ -23,7 +23,8 @@ pub(crate) async fn fields(request: Request<Body>, limits: &Limits) -> Result<Fi
 
 /// A page on another site can't send this type without being asked for permission first.
 fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
-    let found = headers.get(header::CONTENT_TYPE).map_or("nothing", |value| value.to_str().unwrap_or("no text"));
+    let found =
+        headers.get(header::CONTENT_TYPE).map_or("nothing", |value| value.to_str().unwrap_or("no text"));
     let kind = found.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let is_json = kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"));
     if is_json { Ok(()) } else { Err(ApiError::ContentType { found: found.to_owned() }) }
@@ -104,7 +105,9 @@ mod tests {
 
     #[test]
     fn depth_is_that_of_lists_and_objects_outside_of_strings() {
-        let check = |text: &str, is_fine: bool| assert_eq!(check_depth(text.as_bytes(), 2).is_ok(), is_fine, "{text}");
+        let check = |text: &str, is_fine: bool| {
+            assert_eq!(check_depth(text.as_bytes(), 2).is_ok(), is_fine, "{text}")
+        };
         check("[[]]", true);
         check("[[[]]]", false);
         check(r#"{"a":[],"b":[]}"#, true);

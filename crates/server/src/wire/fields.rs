@@ -38,6 +38,11 @@ impl Fields {
         Some(Field { path: self.path_of(name), value })
     }
 
+    /// What a field says, left where it is.
+    pub(crate) fn peek(&self, name: &str) -> Value {
+        self.rest.get(name).cloned().unwrap_or_default()
+    }
+
     /// The field of this name, which must be there.
     pub(crate) fn require(&mut self, name: &str, expected: &'static str) -> Result<Field, ApiError> {
         self.take(name).ok_or_else(|| ApiError::Missing { path: self.path_of(name), expected })

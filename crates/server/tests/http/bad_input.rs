@@ -79,13 +79,18 @@ fn chat(name: &str, value: Value) -> Value {
 #[test]
 fn wrong_parameters_of_chats_are_named() {
     let server = Server::start();
-    let huge: Vec<Value> = (0..100_000).map(|number| json!({"type": "function", "function": {"name": number}})).collect();
+    let huge: Vec<Value> =
+        (0..100_000).map(|number| json!({"type": "function", "function": {"name": number}})).collect();
     for (name, value, param) in [
         ("model", json!("absent"), "model"),
         ("messages", json!([]), "messages"),
         ("messages", json!({}), "messages"),
         ("messages", json!([{"role": "robot", "content": "x"}]), "messages[0].role"),
-        ("messages", json!([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]), "messages[0].content[0]"),
+        (
+            "messages",
+            json!([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]),
+            "messages[0].content[0]",
+        ),
         ("messages", json!(vec![json!({"role": "user", "content": "x"}); 10_000]), "messages"),
         ("n", json!(1_000_000_000), "n"),
         ("n", json!(0), "n"),

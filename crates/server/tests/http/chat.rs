@@ -36,7 +36,8 @@ fn a_conversation_is_the_templates_text() {
     ]);
     let rendered = server.ask("/v1/chat/completions/render", &greedy(json!({"messages": messages})));
     let text = server.ask("/detokenize", &json!({"tokens": rendered["token_ids"]}));
-    let expected = "<|im_start|>system\nbrief<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n";
+    let expected =
+        "<|im_start|>system\nbrief<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n";
     assert_eq!(text["prompt"], expected);
     // What is said can't speak for the template.
     let said = json!([{"role": "user", "content": "<|im_end|>"}]);
@@ -48,13 +49,21 @@ fn a_conversation_is_the_templates_text() {
 #[test]
 fn a_stream_says_the_same_as_a_whole_answer() {
     let server = Server::start();
-    for more in [json!({}), json!({"n": 2, "temperature": 1, "seed": 3}), json!({"logprobs": true, "top_logprobs": 2})] {
+    for more in [
+        json!({}),
+        json!({"n": 2, "temperature": 1, "seed": 3}),
+        json!({"logprobs": true, "top_logprobs": 2}),
+    ] {
         let whole = server.ask(PATH, &greedy(more.clone()));
         let mut body = greedy(more);
         body["stream"] = json!(true);
         body["stream_options"] = json!({"include_usage": true});
         let events = server.post(PATH, &body).events();
-        assert!(events.iter().all(|event| event["object"] == "chat.completion.chunk" && event["id"] == events[0]["id"]));
+        assert!(
+            events
+                .iter()
+                .all(|event| event["object"] == "chat.completion.chunk" && event["id"] == events[0]["id"])
+        );
         for (index, choice) in whole["choices"].as_array().unwrap().iter().enumerate() {
             let mine: Vec<&Value> = events
                 .iter()
@@ -92,7 +101,8 @@ fn log_probabilities_come_with_rivals_and_bytes() {
 fn a_last_message_can_be_continued() {
     let server = Server::start();
     let messages = json!([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "so"}]);
-    let body = greedy(json!({"messages": messages, "add_generation_prompt": false, "continue_final_message": true}));
+    let body =
+        greedy(json!({"messages": messages, "add_generation_prompt": false, "continue_final_message": true}));
     let rendered = server.ask("/v1/chat/completions/render", &body);
     let text = server.ask("/detokenize", &json!({"tokens": rendered["token_ids"]}));
     assert_eq!(text["prompt"], "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nso");

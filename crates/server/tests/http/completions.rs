@@ -7,7 +7,8 @@ const PATH: &str = "/v1/completions";
 
 /// A greedy request of eight tokens, with these fields more.
 fn greedy(more: Value) -> Value {
-    let mut body = json!({"model": "toy", "prompt": "the hen", "max_tokens": 8, "temperature": 0, "ignore_eos": true});
+    let mut body =
+        json!({"model": "toy", "prompt": "the hen", "max_tokens": 8, "temperature": 0, "ignore_eos": true});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     body
 }
@@ -40,8 +41,12 @@ fn prompts_are_texts_ids_and_lists_of_both() {
     let other = text(&server.ask(PATH, &greedy(json!({"prompt": "a fox"})))).to_owned();
     let check = |prompt: Value, expected: &[&str]| {
         let answer = server.ask(PATH, &greedy(json!({"prompt": prompt})));
-        let texts: Vec<&str> =
-            answer["choices"].as_array().unwrap().iter().map(|choice| choice["text"].as_str().unwrap()).collect();
+        let texts: Vec<&str> = answer["choices"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|choice| choice["text"].as_str().unwrap())
+            .collect();
         assert_eq!(texts, expected, "{prompt}");
     };
     check(ids.clone(), &[&alone]);
@@ -66,8 +71,12 @@ fn a_stream_says_the_same_as_a_whole_answer() {
         body["stream_options"] = json!({"include_usage": true});
         let events = server.post(PATH, &body).events();
         for (index, choice) in whole["choices"].as_array().unwrap().iter().enumerate() {
-            let mine = events.iter().flat_map(|event| event["choices"].as_array().unwrap()).filter(|choice| choice["index"] == index);
-            let (mut text, mut tokens, mut logprobs, mut finish) = (String::new(), vec![], vec![], Value::Null);
+            let mine = events
+                .iter()
+                .flat_map(|event| event["choices"].as_array().unwrap())
+                .filter(|choice| choice["index"] == index);
+            let (mut text, mut tokens, mut logprobs, mut finish) =
+                (String::new(), vec![], vec![], Value::Null);
             for piece in mine {
                 text += piece["text"].as_str().unwrap();
                 tokens.extend(piece["token_ids"].as_array().cloned().unwrap_or_default());
@@ -99,7 +108,8 @@ fn a_stop_string_is_cut_off_wherever_it_begins() {
     assert_eq!(stopped["choices"][0]["stop_reason"], stop);
     let used = |answer: &Value| answer["usage"]["completion_tokens"].as_u64().unwrap();
     assert!(used(&stopped) <= used(&whole));
-    let streamed = server.post(PATH, &greedy(json!({"max_tokens": 24, "stop": stop, "stream": true}))).events();
+    let streamed =
+        server.post(PATH, &greedy(json!({"max_tokens": 24, "stop": stop, "stream": true}))).events();
     let streamed: String =
         streamed.iter().map(|event| event["choices"][0]["text"].as_str().unwrap()).collect();
     assert_eq!(streamed, before);
@@ -153,7 +163,8 @@ fn log_probabilities_are_those_of_the_tokens() {
     let tokens = found["tokens"].as_array().unwrap();
     assert_eq!(tokens.len(), 8);
     for (place, top) in found["top_logprobs"].as_array().unwrap().iter().enumerate() {
-        let best = top.as_object().unwrap().values().map(|value| value.as_f64().unwrap()).fold(f64::MIN, f64::max);
+        let best =
+            top.as_object().unwrap().values().map(|value| value.as_f64().unwrap()).fold(f64::MIN, f64::max);
         // Greedy tokens are the likeliest ones.
         assert_eq!(found["token_logprobs"][place].as_f64().unwrap(), best);
         assert!(best < 0.0);
@@ -176,9 +187,14 @@ fn an_echo_begins_with_the_prompt() {
 fn a_known_prompt_is_counted_as_cached_unless_its_salt_differs() {
     let server = Server::start();
     let cached = |salt: &str| {
-        let body = greedy(json!({"prompt": "hen ".repeat(50), "max_tokens": 2, "cache_salt": salt, "timings": true}));
+        let body = greedy(
+            json!({"prompt": "hen ".repeat(50), "max_tokens": 2, "cache_salt": salt, "timings": true}),
+        );
         let answer = server.ask(PATH, &body);
-        assert_eq!(answer["timings"]["reused_tokens"], answer["usage"]["prompt_tokens_details"]["cached_tokens"]);
+        assert_eq!(
+            answer["timings"]["reused_tokens"],
+            answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+        );
         answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap()
     };
     assert_eq!(cached("one"), 0);

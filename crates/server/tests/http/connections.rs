@@ -68,12 +68,16 @@ fn forms_that_two_servers_could_read_differently_are_refused_or_end_the_connecti
 fn heads_that_are_too_large_are_refused() {
     let server = Server::start();
     let many: String = (0..200).map(|number| format!("x-{number}: y\r\n")).collect();
-    let long = format!("x: {}\r\n", "y".repeat(100_000));
+    let long = format!("x: {}\r\n", "y".repeat(1_000_000));
     for lines in [many, long] {
         let mut connection = server.connect();
         connection.write(format!("GET /health HTTP/1.1\r\nhost: x\r\n{lines}\r\n").as_bytes());
         let bytes = connection.read_bytes();
-        assert!(bytes.starts_with(b"HTTP/1.1 431") || bytes.is_empty(), "{:?}", String::from_utf8_lossy(&bytes));
+        assert!(
+            bytes.starts_with(b"HTTP/1.1 431") || bytes.is_empty(),
+            "{:?}",
+            String::from_utf8_lossy(&bytes)
+        );
     }
     assert_eq!(server.get("/health").status, 200);
 }

@@ -4,7 +4,9 @@ use crate::support::{Answer, Server};
 use gannet_server::Keys;
 
 fn asked(server: &Server, headers: &str) -> Answer {
-    server.connect().send(&format!("GET /v1/models HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}\r\n"))
+    server
+        .connect()
+        .send(&format!("GET /v1/models HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}\r\n"))
 }
 
 #[test]
@@ -41,7 +43,8 @@ fn other_sites_may_ask_only_where_they_are_named() {
     let closed = Server::start();
     assert_eq!(asked(&closed, page).header("access-control-allow-origin"), None);
     let open = Server::with(|setup| {
-        setup.config.cors_origins = gannet_server::Origins::parse(&["https://example.org".to_owned()]).unwrap();
+        setup.config.cors_origins =
+            gannet_server::Origins::parse(&["https://example.org".to_owned()]).unwrap();
     });
     assert_eq!(asked(&open, page).header("access-control-allow-origin"), Some("https://example.org"));
     assert_eq!(asked(&open, "origin: https://example.com\r\n").header("access-control-allow-origin"), None);

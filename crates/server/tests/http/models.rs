@@ -8,7 +8,8 @@ fn models_are_listed_and_found_by_name() {
     let server = Server::with(|setup| setup.names = vec!["toy", "org/other"]);
     let list = server.get("/v1/models").json();
     assert_eq!(list["object"], "list");
-    let ids: Vec<&str> = list["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap()).collect();
+    let ids: Vec<&str> =
+        list["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["toy", "org/other"]);
     assert_eq!(server.get("/v1/models/org/other").json()["id"], "org/other");
     assert_eq!(server.get("/models/toy").json()["object"], "model");
@@ -28,7 +29,10 @@ fn models_come_when_they_are_asked_for_and_go_when_others_are() {
     };
     assert_eq!(loaded(), [false, false]);
     for (name, expected) in [("toy", [true, false]), ("other", [false, true]), ("toy", [true, false])] {
-        let answer = server.ask("/v1/completions", &json!({"model": name, "prompt": "a", "max_tokens": 2, "temperature": 0}));
+        let answer = server.ask(
+            "/v1/completions",
+            &json!({"model": name, "prompt": "a", "max_tokens": 2, "temperature": 0}),
+        );
         assert_eq!(answer["model"], name);
         assert_eq!(loaded(), expected);
     }
@@ -50,6 +54,29 @@ fn the_server_says_how_it_is() {
     assert_eq!(server.get("/ready").json()["status"], "ready");
     assert!(server.get("/version").json()["version"].is_string());
     assert_eq!(server.get("/health").header("x-content-type-options"), Some("nosniff"));
+}
+
+#[test]
+fn every_path_of_the_document_leads_somewhere() {
+    let server = Server::start();
+    let document = server.get("/openapi.json").json();
+    let paths = document["paths"].as_object().unwrap();
+    assert!(paths.len() > 15);
+    for (path, operations) in paths {
+        for (method, operation) in operations.as_object().unwrap() {
+            let (method, path) = (method.to_uppercase(), path.replace("{id}", "toy"));
+            let head = format!(
+                "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+            );
+            let answer = server.connect().send(&head);
+            assert!(!answer.body.contains("no route") && answer.status != 405, "{method} {path}: {answer:?}");
+            if let Some(schema) =
+                operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].as_str()
+            {
+                assert!(document.pointer(schema.strip_prefix('#').unwrap()).is_some(), "{schema}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Room: the context, the queue, time, and those who leave.
 
-use crate::support::Server;
+use crate::support::{Connection, Server};
 use serde_json::{Value, json};
 use std::io::Read;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use std::time::Duration;
 const PATH: &str = "/v1/completions";
 
 fn long(more: Value) -> Value {
-    let mut body = json!({"model": "toy", "prompt": "the hen", "max_tokens": 480, "temperature": 0, "ignore_eos": true});
+    let mut body =
+        json!({"model": "toy", "prompt": "the hen", "max_tokens": 480, "temperature": 0, "ignore_eos": true});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     body
 }
@@ -34,16 +35,9 @@ fn a_full_queue_refuses_at_once_and_says_when_to_come_again() {
     });
     server.refuses(PATH, &long(json!({"n": 3})), 400, "n");
     server.ask(PATH, &long(json!({"n": 2, "max_tokens": 4})));
-    let mut streams: Vec<_> = (0..2).map(|_| server.connect()).collect();
-    for stream in &mut streams {
-        let body = long(json!({"stream": true, "max_tokens": 500})).to_string();
-        let head = format!(
-            "POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        stream.write(head.as_bytes());
-        stream.read_until("\r\n\r\n");
-    }
+    let stream = || begun(&server, &long(json!({"stream": true, "max_tokens": 500})));
+    let mut streams = [stream(), stream()];
+    streams.iter_mut().for_each(|stream| drop(stream.read_until("\r\n\r\n")));
     let refused = server.post(PATH, &long(json!({})));
     let message = refused.is_error(429, None);
     assert!(message.contains("at most 1 may"), "{message}");
@@ -72,22 +66,31 @@ fn silence_in_a_stream_is_filled_with_comments() {
         setup.sequences = 1;
         setup.config.limits.keep_alive = Duration::from_millis(1);
     });
-    let body = long(json!({"stream": true, "n": 2}));
-    let answer = server.post(PATH, &body);
-    assert!(answer.body.contains(": keep-alive\n\n"), "{answer:?}");
-    assert!(!answer.events().is_empty());
+    let mut first = begun(&server, &long(json!({"stream": true})));
+    first.read_until("data: ");
+    // This one waits in the queue for all of the first.
+    let answer = server.post(PATH, &long(json!({"stream": true, "max_tokens": 2})));
+    assert!(answer.body.starts_with(": keep-alive\n\n"), "{answer:?}");
+    assert_eq!(answer.events().last().unwrap()["choices"][0]["finish_reason"], "length");
+}
+
+/// A connection on which this request was sent.
+fn begun(server: &Server, body: &Value) -> Connection {
+    let body = body.to_string();
+    let mut connection = server.connect();
+    let length = body.len();
+    let head = format!(
+        "POST {PATH} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\n\r\n"
+    );
+    connection.write((head + &body).as_bytes());
+    connection
 }
 
 #[test]
 fn a_reader_that_does_not_read_blocks_nobody() {
     let server = Server::start();
-    let mut slow = server.connect();
-    let body = long(json!({"stream": true, "n": 2, "logprobs": 20, "temperature": 1})).to_string();
-    let head = format!(
-        "POST {PATH} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    slow.write((head + &body).as_bytes());
+    let mut slow = begun(&server, &long(json!({"stream": true, "n": 2, "logprobs": 20, "temperature": 1})));
     for _ in 0..4 {
         server.ask(PATH, &long(json!({"max_tokens": 4})));
     }
@@ -99,13 +102,7 @@ fn a_reader_that_does_not_read_blocks_nobody() {
 #[test]
 fn a_server_that_stops_ends_what_it_has_and_takes_nothing_new() {
     let mut server = Server::start();
-    let mut stream = server.connect();
-    let body = long(json!({"stream": true, "max_tokens": 400})).to_string();
-    let head = format!(
-        "POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write((head + &body).as_bytes());
+    let mut stream = begun(&server, &long(json!({"stream": true, "max_tokens": 400})));
     stream.read_until("data: ");
     server.stop();
     let rest = String::from_utf8(stream.read_bytes()).unwrap();
@@ -116,13 +113,7 @@ fn a_server_that_stops_ends_what_it_has_and_takes_nothing_new() {
 #[test]
 fn what_is_left_when_the_time_to_drain_is_over_hears_so() {
     let mut server = Server::with(|setup| setup.config.limits.drain_time = Duration::from_millis(1));
-    let mut stream = server.connect();
-    let body = long(json!({"stream": true, "max_tokens": 500, "n": 4})).to_string();
-    let head = format!(
-        "POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write((head + &body).as_bytes());
+    let mut stream = begun(&server, &long(json!({"stream": true, "max_tokens": 500, "n": 4})));
     stream.read_until("data: ");
     server.stop();
     let rest = String::from_utf8(stream.read_bytes()).unwrap();

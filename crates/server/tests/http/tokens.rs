@@ -6,7 +6,8 @@ use serde_json::json;
 #[test]
 fn texts_and_conversations_become_ids_and_texts_again() {
     let server = Server::start();
-    let answer = server.ask("/tokenize", &json!({"model": "toy", "prompt": "hen", "return_token_strs": true}));
+    let answer =
+        server.ask("/tokenize", &json!({"model": "toy", "prompt": "hen", "return_token_strs": true}));
     assert_eq!(answer["count"], answer["tokens"].as_array().unwrap().len());
     assert_eq!(answer["max_model_len"], 512);
     assert_eq!(answer["token_strs"], json!(["he", "n"]));

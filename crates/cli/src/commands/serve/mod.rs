@@ -107,7 +107,10 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
 fn config(arguments: &ServeArguments) -> Result<Config, Failure> {
     let keys = keys(arguments)?;
     if keys.is_empty() && !arguments.host.is_loopback() {
-        eprintln!("gannet: note: everybody who reaches {} may ask; --api-key-file restricts it", arguments.host);
+        eprintln!(
+            "gannet: note: everybody who reaches {} may ask; --api-key-file restricts it",
+            arguments.host
+        );
     }
     let tls = arguments.tls_certificate.as_ref().zip(arguments.tls_key.as_ref());
     Ok(Config {
@@ -142,7 +145,9 @@ fn models(arguments: &ServeArguments, backend: &Arc<dyn Backend>) -> Result<Vec<
     let mut entries: Vec<ModelEntry> = Vec::new();
     for NamedModel { name, reference } in positional.into_iter().chain(arguments.models.iter().cloned()) {
         if entries.iter().any(|entry| entry.name == name) {
-            return Err(Failure::usage(format!("two models are called `{name}`; give them names with --model")));
+            return Err(Failure::usage(format!(
+                "two models are called `{name}`; give them names with --model"
+            )));
         }
         let source = Source {
             path: reference.locate()?,

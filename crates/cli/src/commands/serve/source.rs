@@ -72,7 +72,7 @@ impl ModelSource for Source {
 
 fn failure(error: LoadError) -> LoadFailure {
     match error {
-        LoadError::OutOfMemory { .. } => LoadFailure::NoRoom(error.to_string()),
+        LoadError::OutOfMemory { .. } | LoadError::OverBudget(_) => LoadFailure::NoRoom(error.to_string()),
         LoadError::Format(_)
         | LoadError::Model(_)
         | LoadError::Text(_)

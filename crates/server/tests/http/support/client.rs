@@ -103,7 +103,8 @@ impl Answer {
             (name.to_ascii_lowercase(), value.trim().to_owned())
         };
         let headers: Vec<(String, String)> = lines.map(header).collect();
-        let is_chunked = headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked");
+        let is_chunked =
+            headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked");
         let body = &bytes[split + 4..];
         let body = if is_chunked { joined(body) } else { body.to_vec() };
         Self { status, headers, body: String::from_utf8(body).unwrap() }

@@ -3,5 +3,5 @@
 mod client;
 mod server;
 
-pub(crate) use client::Answer;
+pub(crate) use client::{Answer, Connection};
 pub(crate) use server::Server;

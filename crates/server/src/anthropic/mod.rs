@@ -1,0 +1,5 @@
+//! Anthropic's protocol: `/v1/messages` and the count of a prompt's tokens.
+
+mod conversation;
+mod form;
+pub(crate) mod messages;

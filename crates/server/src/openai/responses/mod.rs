@@ -1,0 +1,162 @@
+//! `/v1/responses`: answers that are kept, so that the next request can go on from them.
+//!
+//! A response is made while the client waits, as events, or in the background; `store` keeps it with its conversation
+//! for the key that made it.
+
+mod form;
+mod input;
+mod store;
+
+use super::chat_form::json;
+use super::request::{Head, model};
+use crate::app::App;
+use crate::config::KeyIndex;
+use crate::error::ApiError;
+use crate::generate::answering::Answering;
+use crate::generate::collect::Whole;
+use crate::generate::prompt::{self, Conversation};
+use crate::http::gate::Caller;
+use crate::http::sse;
+use crate::wire::body;
+use axum::body::Body;
+use axum::extract::{Extension, Path, State};
+use axum::http::Request;
+use axum::response::Response;
+use form::{Form, ResponseStream};
+use gannet_text::chat::{Message, RenderOptions};
+use input::{Delivery, ResponseRequest};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use store::Entry;
+use tracing::Instrument;
+
+pub(crate) use store::Store;
+
+/// Makes a response.
+pub(crate) async fn create(
+    State(app): State<Arc<App>>,
+    Extension(Caller(key)): Extension<Caller>,
+    request: Request<Body>,
+) -> Result<Response, ApiError> {
+    let mut fields = body::fields(request, &app.config.limits).await?;
+    let served = model(&app, &mut fields).await?;
+    let ResponseRequest { previous, instructions, said, params, delivery, is_kept, echo } =
+        input::take(fields, &served, &app)?;
+    let mut messages = earlier(&app, key, previous.as_deref())?;
+    messages.extend(said);
+    let head = Head::new("resp_", &served);
+    let form = Form { head, echo, previous };
+    let shown: Vec<Message> = instructions.into_iter().chain(messages.iter().cloned()).collect();
+    let options = RenderOptions::default();
+    let conversation = Conversation { messages: shown, tools: Vec::new(), options };
+    let prompt = prompt::of_chat(&app, &served, conversation).await?;
+    let mut answering = Answering::start(served, vec![prompt], &params, "input")?;
+    let keeper = is_kept.then(|| Keeper { app: app.clone(), key, messages });
+    match delivery {
+        Delivery::Stream => {
+            let stream = ResponseStream::new(form, keeper);
+            Ok(sse::respond(answering, stream, app.config.limits.keep_alive))
+        }
+        Delivery::Whole => {
+            let answer = answering.collect(1).await?.into_iter().next().unwrap_or_default();
+            let response = form.ended(&answer, &answering.total);
+            if let Some(keeper) = keeper {
+                keeper.keep(&form.head.id, &response, Some(&answer));
+            }
+            Ok(json(&response))
+        }
+        Delivery::Background => {
+            let response = form.running();
+            if let Some(keeper) = keeper {
+                keeper.keep(&form.head.id, &response, None);
+                tokio::spawn(in_background(form, keeper, answering).in_current_span());
+            }
+            Ok(json(&response))
+        }
+    }
+}
+
+/// Finishes a response that nobody waits for.
+async fn in_background(form: Form, keeper: Keeper, mut answering: Answering) {
+    let id = form.head.id.clone();
+    let Some(cancelled) = keeper.app.responses.cancellation(&id) else { return };
+    let result = tokio::select! {
+        result = answering.collect(1) => result,
+        () = cancelled.notified() => return,
+    };
+    match result {
+        Ok(answers) => {
+            let answer = answers.into_iter().next().unwrap_or_default();
+            let response = form.ended(&answer, &answering.total);
+            keeper.keep(&id, &response, Some(&answer));
+        }
+        Err(error) => keeper.keep(&id, &form.failed(&error), None),
+    }
+}
+
+/// What is needed to keep a response.
+struct Keeper {
+    app: Arc<App>,
+    key: Option<KeyIndex>,
+    /// The conversation up to the answer, without instructions.
+    messages: Vec<Message>,
+}
+
+impl Keeper {
+    fn keep(&self, id: &str, response: &Value, answer: Option<&Whole>) {
+        let mut messages = self.messages.clone();
+        messages.extend(answer.map(|answer| Message::new("assistant", &answer.content)));
+        self.app.responses.keep(id, Entry::new(self.key, response.clone(), messages));
+    }
+}
+
+/// The conversation that a kept response ended with.
+fn earlier(app: &App, key: Option<KeyIndex>, previous: Option<&str>) -> Result<Vec<Message>, ApiError> {
+    let Some(id) = previous else { return Ok(Vec::new()) };
+    let entry = app.responses.find(id, key)?;
+    if entry.response["status"] == "in_progress" {
+        let why = "that response is not done yet".to_owned();
+        return Err(ApiError::Invalid { path: "previous_response_id".to_owned(), why });
+    }
+    Ok(entry.messages.as_ref().clone())
+}
+
+/// A kept response.
+pub(crate) async fn one(
+    State(app): State<Arc<App>>,
+    Extension(Caller(key)): Extension<Caller>,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
+    Ok(json(&app.responses.find(&id, key)?.response))
+}
+
+/// Forgets a kept response.
+pub(crate) async fn delete(
+    State(app): State<Arc<App>>,
+    Extension(Caller(key)): Extension<Caller>,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
+    let entry = app.responses.find(&id, key)?;
+    entry.cancel.notify_one();
+    app.responses.forget(&id);
+    Ok(json(&json!({"id": id, "object": "response", "deleted": true})))
+}
+
+/// Stops a response that is made in the background.
+pub(crate) async fn cancel(
+    State(app): State<Arc<App>>,
+    Extension(Caller(key)): Extension<Caller>,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
+    let mut entry = app.responses.find(&id, key)?;
+    if entry.response["background"] != true {
+        let why = "only responses that are made in the background can be cancelled".to_owned();
+        return Err(ApiError::Invalid { path: "response_id".to_owned(), why });
+    }
+    if entry.response["status"] == "in_progress" {
+        entry.response["status"] = json!("cancelled");
+        entry.cancel.notify_one();
+        app.responses.keep(&id, entry.clone());
+    }
+    Ok(json(&entry.response))
+}

@@ -1,0 +1,149 @@
+//! `/v1/responses`: made, kept, gone on from.
+
+use crate::support::Server;
+use gannet_server::Keys;
+use serde_json::{Value, json};
+
+const PATH: &str = "/v1/responses";
+
+fn greedy(more: Value) -> Value {
+    let mut body =
+        json!({"model": "toy", "input": "hi", "max_output_tokens": 8, "temperature": 0, "ignore_eos": true});
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    body
+}
+
+fn text(response: &Value) -> &str {
+    response["output"][0]["content"][0]["text"].as_str().unwrap()
+}
+
+#[test]
+fn a_response_is_made_kept_and_forgotten() {
+    let server = Server::start();
+    let made = server.ask(PATH, &greedy(json!({"instructions": "brief"})));
+    assert_eq!((&made["object"], &made["status"]), (&json!("response"), &json!("incomplete")));
+    assert_eq!(made["incomplete_details"]["reason"], "max_output_tokens");
+    let chat = json!({
+        "model": "toy", "max_tokens": 8, "temperature": 0, "ignore_eos": true,
+        "messages": [{"role": "system", "content": "brief"}, {"role": "user", "content": "hi"}],
+    });
+    let other = server.ask("/v1/chat/completions", &chat);
+    assert_eq!(text(&made), other["choices"][0]["message"]["content"]);
+    assert_eq!(made["usage"]["total_tokens"], other["usage"]["total_tokens"]);
+    let path = format!("{PATH}/{}", made["id"].as_str().unwrap());
+    assert_eq!(server.get(&path).json(), made);
+    let delete = format!("DELETE {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    assert_eq!(server.connect().send(&delete).json()["deleted"], true);
+    server.get(&path).is_error(404, None);
+}
+
+#[test]
+fn a_response_goes_on_from_the_one_before() {
+    let server = Server::start();
+    let first = server.ask(PATH, &greedy(json!({})));
+    let second = server.ask(PATH, &greedy(json!({"input": "so?", "previous_response_id": first["id"]})));
+    let whole = json!([
+        {"role": "user", "content": "hi"}, first["output"][0], {"role": "user", "content": "so?"},
+    ]);
+    let at_once = server.ask(PATH, &greedy(json!({"input": whole, "store": false})));
+    assert_eq!(text(&second), text(&at_once));
+    assert_eq!(second["usage"]["input_tokens"], at_once["usage"]["input_tokens"]);
+    server.get(&format!("{PATH}/{}", at_once["id"].as_str().unwrap())).is_error(404, None);
+    server.post(PATH, &greedy(json!({"previous_response_id": "resp_absent"}))).is_error(404, None);
+}
+
+#[test]
+fn events_are_numbered_and_end_with_the_response() {
+    let server = Server::start();
+    let whole = server.ask(PATH, &greedy(json!({})));
+    let answer = server.post(PATH, &greedy(json!({"stream": true})));
+    let events: Vec<Value> = answer
+        .body
+        .split("\n\n")
+        .filter(|block| !block.is_empty())
+        .map(|block| serde_json::from_str(block.split_once("\ndata: ").unwrap().1).unwrap())
+        .collect();
+    for (number, event) in events.iter().enumerate() {
+        assert_eq!(event["sequence_number"], number);
+    }
+    let mut kinds: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    kinds.dedup();
+    assert_eq!(
+        kinds,
+        [
+            "response.created",
+            "response.in_progress",
+            "response.output_item.added",
+            "response.content_part.added",
+            "response.output_text.delta",
+            "response.output_text.done",
+            "response.content_part.done",
+            "response.output_item.done",
+            "response.incomplete",
+        ]
+    );
+    let said: String = events.iter().filter_map(|event| event["delta"].as_str()).collect();
+    assert_eq!(said, text(&whole));
+    let last = &events[events.len() - 1]["response"];
+    assert_eq!(server.get(&format!("{PATH}/{}", last["id"].as_str().unwrap())).json(), *last);
+}
+
+#[test]
+fn a_response_in_the_background_can_be_waited_for_and_cancelled() {
+    let server = Server::start();
+    let begun = server.ask(PATH, &greedy(json!({"background": true})));
+    assert_eq!(begun["status"], "in_progress");
+    let path = format!("{PATH}/{}", begun["id"].as_str().unwrap());
+    let done =
+        (0..10_000).map(|_| server.get(&path).json()).find(|response| response["status"] != "in_progress");
+    assert_eq!(done.unwrap()["status"], "incomplete");
+    let begun = server.ask(PATH, &greedy(json!({"background": true, "max_output_tokens": 480})));
+    let path = format!("{PATH}/{}", begun["id"].as_str().unwrap());
+    let cancelled = server.ask(&format!("{path}/cancel"), &json!({}));
+    assert_eq!(cancelled["status"], "cancelled");
+    assert_eq!(server.get(&path).json()["status"], "cancelled");
+    let made = server.ask(PATH, &greedy(json!({})));
+    server
+        .post(&format!("{PATH}/{}/cancel", made["id"].as_str().unwrap()), &json!({}))
+        .is_error(400, Some("response_id"));
+}
+
+#[test]
+fn a_response_is_its_keys_own() {
+    let server = Server::with(|setup| setup.config.keys = Keys::parse("first-key\nsecond-key").unwrap());
+    let body = greedy(json!({})).to_string();
+    let made =
+        server.connect().post_with(PATH, "authorization: Bearer first-key\r\n", body.as_bytes()).json();
+    let get = |key: &str| {
+        let id = made["id"].as_str().unwrap();
+        let head = format!(
+            "GET {PATH}/{id} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {key}\r\n\r\n"
+        );
+        server.connect().send(&head).status
+    };
+    assert_eq!((get("first-key"), get("second-key")), (200, 404));
+}
+
+#[test]
+fn what_can_not_be_done_is_named() {
+    let server = Server::start();
+    for (name, value, param) in [
+        ("input", json!(5), "input"),
+        ("input", json!([]), "input"),
+        ("input", json!([{"type": "function_call_output", "call_id": "1", "output": "2"}]), "input[0]"),
+        ("input", json!([{"role": "user", "content": [{"type": "input_image"}]}]), "input[0].content[0]"),
+        ("tools", json!([{"type": "web_search"}]), "tools"),
+        ("text", json!({"format": {"type": "json_object"}}), "text"),
+        ("truncation", json!("auto"), "truncation"),
+        ("reasoning", json!({"effort": "low"}), "reasoning.effort"),
+        ("include", json!(["message.output_text.logprobs"]), "include"),
+        ("max_output_tokens", json!(0), "max_output_tokens"),
+        ("n", json!(2), "n"),
+        ("background", json!("x"), "background"),
+        ("bogus", json!(1), "bogus"),
+    ] {
+        let mut body = greedy(json!({}));
+        body[name] = value;
+        server.refuses(PATH, &body, 400, param);
+    }
+}
