@@ -156,8 +156,8 @@ impl Protocol for CompletionStream {
                 Part::Content(more) => text.push_str(&more),
             }
         }
-        let tells_tokens = self.params.logprobs.is_some() || self.extras.token_ids;
-        if text.is_empty() && finish.is_none() && !(tells_tokens && !tokens.is_empty()) {
+        let tells_tokens = !tokens.is_empty() && (self.params.logprobs.is_some() || self.extras.token_ids);
+        if text.is_empty() && finish.is_none() && !tells_tokens {
             return Vec::new();
         }
         let mut choice = ended(index, &text, finish.as_ref());
