@@ -65,10 +65,9 @@ fn walk(
         if count == 0 || may_end == MayEnd::Yes && state >> 62 == 0 {
             return;
         }
-        let mut left = (state >> 33) as u32 % count;
+        let chosen = (state >> 33) as u32 % count;
         let is_set = |token: &u32| mask[*token as usize / 32] >> (token % 32) & 1 == 1;
-        let is_it = |_: &u32| std::mem::replace(&mut left, left.wrapping_sub(1)) == 0;
-        let Some(token) = (0..vocabulary as u32).filter(is_set).find(is_it) else { return };
+        let Some(token) = (0..vocabulary as u32).filter(is_set).nth(chosen as usize) else { return };
         let started = Instant::now();
         let progress = constraint.advance(TokenId(token));
         advances.push(started.elapsed());
