@@ -193,7 +193,7 @@ impl Engine {
         for part in &plan.parts {
             let at = self.position(part.id).expect("a part's sequence is running");
             let state = &mut self.running[at].state;
-            let reserved = self.state.reserve(state, part.tokens.end, self.runner.state.as_mut())?;
+            let reserved = self.state.reserve(state, part.tokens.clone(), self.runner.state.as_mut())?;
             if let Err(error) = reserved {
                 return Ok(Some((part.id, error.to_string())));
             }

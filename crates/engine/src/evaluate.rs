@@ -37,7 +37,7 @@ pub fn evaluate(
     for start in (0..tokens.len()).step_by(runner.step_rows) {
         let end = tokens.len().min(start + runner.step_rows);
         manager
-            .reserve(&mut state, end, runner.state.as_mut())?
+            .reserve(&mut state, start..end, runner.state.as_mut())?
             .expect("the budget is for the whole context");
         let batch = scores_of(&tokens[start..end], start, wanted_from, &state);
         let first = batch.outputs.first().map_or(0, |output| start + output.row as usize);

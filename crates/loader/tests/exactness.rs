@@ -248,3 +248,96 @@ fn answers_depend_on_the_prompt_alone_with_f16_state() {
 fn answers_depend_on_the_prompt_alone_with_f32_state() {
     check(KvFormat::F32);
 }
+
+#[test]
+fn answers_depend_on_the_prompt_alone_with_bf16_state() {
+    check(KvFormat::Bf16);
+}
+
+#[test]
+fn answers_depend_on_the_prompt_alone_with_int8_state() {
+    check(KvFormat::Int8);
+}
+
+/// The answer to a prompt on an engine that has seen others.
+fn answer_after(
+    model: &Path,
+    kv_format: KvFormat,
+    earlier: &[&[TokenId]],
+    prompt: &[TokenId],
+) -> (Answer, Usage) {
+    let cell = Cell { companions: 0, step_rows: None, cache: Cache::Cold, is_tight: false, kv_format };
+    let Running { handle, thread } = engine(model, &cell);
+    for other in earlier {
+        collect(&submit(&handle, other.to_vec(), 0).1);
+    }
+    let found = collect(&submit(&handle, prompt.to_vec(), 0).1);
+    drop(handle);
+    thread.join().expect("the engine ends when its handle is dropped");
+    found
+}
+
+/// A long run looks at every offset of a page.
+fn offsets() -> impl Iterator<Item = usize> {
+    let step = if std::env::var_os("GANNET_LONG_RUN").is_some() { 1 } else { 9 };
+    (0..=64).step_by(step)
+}
+
+#[test]
+fn branches_at_every_offset_of_a_page_find_its_beginning_and_change_nothing() {
+    let model = golden("gemma3");
+    let trunk = ids(1, PROMPT_TOKENS);
+    for offset in offsets() {
+        let branch = [&trunk[..64 + offset], &ids(90, 20)[..]].concat();
+        let (expected, _) = answer_after(&model, KvFormat::Int8, &[], &branch);
+        let (found, usage) = answer_after(&model, KvFormat::Int8, &[&trunk], &branch);
+        assert!(found == expected, "a branch at {offset} gives another answer");
+        // The full page has its keys in int8 alone, so the hit ends where it begins.
+        assert_eq!(usage.reused_tokens as usize, if offset == 64 { 128 } else { 64 }, "a branch at {offset}");
+    }
+}
+
+#[test]
+fn a_page_that_is_partly_filled_is_found_with_its_exact_keys() {
+    let model = golden("gemma3");
+    for offset in offsets().filter(|offset| (1..24).contains(offset)) {
+        // The answer ends inside of the third page.
+        let first = ids(1, 128 + offset as u32);
+        let (answer, _) = answer_after(&model, KvFormat::Int8, &[], &first);
+        let said: Vec<TokenId> = answer.iter().map(|(id, _)| TokenId(*id)).collect();
+        let next = [&first[..], &said, &ids(80, 7)].concat();
+        let (expected, _) = answer_after(&model, KvFormat::Int8, &[], &next);
+        let (found, usage) = answer_after(&model, KvFormat::Int8, &[&first], &next);
+        assert!(found == expected, "a conversation that goes on after {offset} gives another answer");
+        let computed = (first.len() + said.len() - 1) as u32;
+        assert_eq!(usage.reused_tokens, computed, "a conversation that goes on after {offset}");
+    }
+}
+
+#[test]
+fn a_snapshot_inside_of_a_page_outlives_the_page_that_fills() {
+    let model = golden("qwen3_5");
+    if !model.exists() {
+        return;
+    }
+    let trunk = ids(1, PROMPT_TOKENS);
+    // `submit` names 100 as a place where others branch off; the page around it is full when they come.
+    let branch = [&trunk[..100], &ids(90, 40)[..]].concat();
+    let (expected, _) = answer_after(&model, KvFormat::Int8, &[], &branch);
+    let (found, usage) = answer_after(&model, KvFormat::Int8, &[&trunk], &branch);
+    assert!(found == expected, "the branch gives another answer");
+    assert_eq!(usage.reused_tokens, 100);
+}
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../goldens").join(name)
+}
+
+#[test]
+fn a_model_that_makes_no_text_is_refused() {
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../goldens/embedding-mean");
+    let backend = CpuBackend::new(CpuOptions::default()).expect("the CPU is supported");
+    let error =
+        load(&model, &backend, &LoadOptions::default(), &|_| ()).err().expect("it makes vectors").to_string();
+    assert!(error.contains("vectors"), "{error}");
+}

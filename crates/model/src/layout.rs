@@ -5,8 +5,8 @@
 use crate::ProgramOptions;
 use crate::config::{AttentionConfig, DeltaNetConfig, Mixer, ModelConfig};
 use gannet_ops::{
-    ConvLayout, DeltaLayout, GroupId, PageGroup, PageLifetime, PagedLayout, RecurrentLayout, Rollback,
-    SamplerLayout, StateEntry, StateId, StateLayout,
+    ConvLayout, DeltaLayout, GroupId, KvFormat, PageGroup, PageLifetime, PagedLayout, RecurrentLayout,
+    Rollback, SamplerLayout, StateEntry, StateId, StateLayout,
 };
 
 /// The layout of all layers, in order: entry i belongs to layer i of the model, or to one of its drafter's after them.
@@ -40,6 +40,8 @@ fn push_entries(layout: &mut StateLayout, config: &ModelConfig, owner: &str, opt
                 key_format: options.kv_format,
                 value_format: options.kv_format,
                 group: group_of(&mut layout.groups, owner, lifetime(attention)),
+                open: (options.kv_format == KvFormat::Int8)
+                    .then(|| group_of(&mut layout.groups, owner, PageLifetime::Open)),
             }),
             Mixer::GatedDeltaNet(delta) => StateEntry::Recurrent(recurrent(delta, options.rollback)),
         };
@@ -69,6 +71,7 @@ fn group_of(groups: &mut Vec<PageGroup>, owner: &str, lifetime: PageLifetime) ->
     let name = match lifetime {
         PageLifetime::Full => format!("{owner}full"),
         PageLifetime::Window(tokens) => format!("{owner}window {tokens}"),
+        PageLifetime::Open => format!("{owner}open keys"),
     };
     let known = groups.iter().position(|group| group.name == name);
     let place = known.unwrap_or_else(|| {

@@ -114,6 +114,10 @@ impl Length {
 }
 
 /// The pages of one sequence in one group.
+///
+/// In a group of open pages the table lists a page for each page number that the step's rows have. Rows are written in
+/// order, so several numbers may share a page where only the last one's keys outlive the step; the page of the first
+/// row is read before and shared with no other number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageTable {
     /// Pages at the front that have left the window and are no longer listed.

@@ -4,9 +4,9 @@
 //! config check, so the builder only records; [`crate::verify`] says what is wrong.
 
 use crate::{
-    Attention, CaptureId, DeltaRule, Element, ExpertLinear, InputKind, Node, Op, OutputKind, PoolKind,
-    Program, Rope, Router, Rows, StateEntry, StateId, StateLayout, Value, ValueId, WeightId, WeightRole,
-    WeightUse,
+    Attention, CaptureId, DeltaRule, Element, ExpertLinear, InputKind, KvFormat, Node, Op, OutputKind,
+    PoolKind, Program, Rope, Router, Rows, StateEntry, StateId, StateLayout, Value, ValueId, WeightId,
+    WeightRole, WeightUse,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,6 +15,8 @@ use std::sync::Arc;
 pub struct ProgramBuilder {
     program: Program,
     weights: HashMap<String, WeightId>,
+    /// The keys that were written to each entry last.
+    written: HashMap<StateId, ValueId>,
 }
 
 impl ProgramBuilder {
@@ -30,7 +32,7 @@ impl ProgramBuilder {
             outputs: Vec::new(),
             whole_prompt_only: false,
         };
-        Self { program, weights: HashMap::new() }
+        Self { program, weights: HashMap::new(), written: HashMap::new() }
     }
 
     /// The program as written.
@@ -131,17 +133,21 @@ impl ProgramBuilder {
     /// [`Op::WriteKv`].
     pub fn write_kv(&mut self, k: ValueId, v: ValueId, state: StateId) {
         self.push(Op::WriteKv { state }, &[k, v], Vec::new());
+        self.written.insert(state, k);
     }
 
-    /// [`Op::Attention`]; `inputs` is q, or q, k and v of rows that are not written.
+    /// [`Op::Attention`]; `inputs` is q, or q, k and v of rows that are not written. The written keys that it reads over
+    /// keys in int8 are added here.
     pub fn attention(&mut self, inputs: &[ValueId], attention: Attention) -> ValueId {
         let entry = self.program.state.entries.get(attention.state.0 as usize);
-        let value_dim = match entry {
-            Some(StateEntry::Paged(paged)) => paged.value_dim,
-            Some(StateEntry::Recurrent(_)) | None => 0,
+        let (value_dim, is_quantised) = match entry {
+            Some(StateEntry::Paged(paged)) => (paged.value_dim, paged.key_format == KvFormat::Int8),
+            Some(StateEntry::Recurrent(_)) | None => (0, false),
         };
         let width = attention.heads * value_dim;
-        self.make(Op::Attention(attention), inputs, Rows::Tokens, width)
+        let written = self.written.get(&attention.state).filter(|_| is_quantised && inputs.len() == 1);
+        let inputs: Vec<ValueId> = inputs.iter().chain(written).copied().collect();
+        self.make(Op::Attention(attention), &inputs, Rows::Tokens, width)
     }
 
     /// [`Op::CausalConv`].

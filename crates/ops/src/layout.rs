@@ -34,6 +34,8 @@ pub enum PageLifetime {
     Full,
     /// While a key of it lies within this many tokens of the row that reads.
     Window(u32),
+    /// While a row of the same 64 tokens may still come: what is kept unquantised of a page that fills.
+    Open,
 }
 
 /// The state of one layer.
@@ -47,7 +49,12 @@ pub enum StateEntry {
 
 /// Keys and values of one layer.
 ///
-/// A page of the layer is `[K or V][kv_head][PAGE_TOKENS][dim]`, so that a (page, head) is contiguous.
+/// A page of the layer has keys, then values, each kv head after kv head, so that a (page, head) is contiguous; the
+/// scales of quantised ones follow in planes of their own. How the numbers of a head lie is the backend's.
+///
+/// Keys in int8 have a scale a channel and page, so a page is quantised when its last row is written, and its rows see
+/// each other's keys in half precision: those of this step as the step has them, those of earlier steps in a page of
+/// the group `open`. What a row sees in which form depends on absolute positions alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PagedLayout {
     /// Heads of keys and values.
@@ -62,6 +69,9 @@ pub struct PagedLayout {
     pub value_format: KvFormat,
     /// The pages that it lives in.
     pub group: GroupId,
+    /// The group of lifetime [`PageLifetime::Open`] with the keys of pages that fill, in half precision
+    /// `[kv_head][PAGE_TOKENS][key_dim]`; for keys in int8, and for no others.
+    pub open: Option<GroupId>,
 }
 
 /// An encoding of keys or values.
@@ -73,11 +83,14 @@ pub enum KvFormat {
     F16,
     /// The upper half of single precision: its range, with 8 bits of precision.
     Bf16,
+    /// Signed bytes times a scale in half precision: of keys a scale a channel and page, of values one a token, each for
+    /// its kv head. See [`crate::int8`].
+    Int8,
 }
 
 impl KvFormat {
     /// Every format, in the order in which people are offered them.
-    pub const ALL: [KvFormat; 3] = [KvFormat::F16, KvFormat::Bf16, KvFormat::F32];
+    pub const ALL: [KvFormat; 4] = [KvFormat::F16, KvFormat::Bf16, KvFormat::F32, KvFormat::Int8];
 
     /// The name that people choose it by.
     pub const fn name(self) -> &'static str {
@@ -85,6 +98,7 @@ impl KvFormat {
             KvFormat::F32 => "f32",
             KvFormat::F16 => "f16",
             KvFormat::Bf16 => "bf16",
+            KvFormat::Int8 => "int8",
         }
     }
 
@@ -93,11 +107,12 @@ impl KvFormat {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// Bytes of one element.
+    /// Bytes of one element, without scales.
     pub const fn bytes(self) -> usize {
         match self {
             KvFormat::F32 => 4,
             KvFormat::F16 | KvFormat::Bf16 => 2,
+            KvFormat::Int8 => 1,
         }
     }
 }
@@ -156,10 +171,23 @@ impl PagedLayout {
         (rows * self.key_dim, rows * self.value_dim)
     }
 
-    /// Bytes of one page of this layer.
+    /// Scales of one page of this layer: of keys, then of values.
+    pub fn page_scales(&self) -> (usize, usize) {
+        let keys = if self.key_format == KvFormat::Int8 { self.kv_heads * self.key_dim } else { 0 };
+        let values = if self.value_format == KvFormat::Int8 { self.kv_heads * PAGE_TOKENS } else { 0 };
+        (keys, values)
+    }
+
+    /// Bytes of one page of this layer, in whole words.
     pub fn page_bytes(&self) -> usize {
-        let (keys, values) = self.page_elements();
-        keys * self.key_format.bytes() + values * self.value_format.bytes()
+        let ((keys, values), scales) = (self.page_elements(), self.page_scales());
+        let elements = keys * self.key_format.bytes() + values * self.value_format.bytes();
+        (elements + (scales.0 + scales.1) * size_of::<u16>()).next_multiple_of(size_of::<u32>())
+    }
+
+    /// Bytes of this layer's keys in half precision, where a page of the group `open` has them.
+    pub fn open_page_bytes(&self) -> usize {
+        self.page_elements().0 * size_of::<u16>()
     }
 }
 
@@ -176,6 +204,7 @@ impl StateLayout {
     pub fn page_bytes(&self, group: GroupId) -> usize {
         let bytes = |entry: &StateEntry| match entry {
             StateEntry::Paged(paged) if paged.group == group => paged.page_bytes(),
+            StateEntry::Paged(paged) if paged.open == Some(group) => paged.open_page_bytes(),
             StateEntry::Paged(_) | StateEntry::Recurrent(_) => 0,
         };
         self.entries.iter().map(bytes).sum()

@@ -11,6 +11,7 @@ mod batch;
 mod builder;
 pub mod cost;
 mod fusion;
+pub mod int8;
 mod layout;
 pub mod math;
 pub mod numerics;

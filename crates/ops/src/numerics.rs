@@ -3,8 +3,9 @@
 //!
 //! *Matrix products*: ascending by column, in [`LANES`] interleaved partial sums with fused multiply-add, folded
 //! by [`fold`]. *Norms*: the same. *Softmax and log-probabilities over the vocabulary*: partitions of
-//! [`VOCABULARY_PARTITION`] ids, folded from left to right. *Attention*: keys by absolute index in blocks of
-//! [`KEY_BLOCK`], a running maximum inside a split of [`KEY_SPLIT`] keys, splits folded from left to right.
+//! [`VOCABULARY_PARTITION`] ids, folded from left to right. *Attention*: a score by ascending channel, keys by absolute
+//! index in blocks of [`KEY_BLOCK`], a running maximum inside a split of [`KEY_SPLIT`] keys, splits folded from left to
+//! right.
 //! *Experts*: ascending by expert id, the shared expert last. *Ties*: the lowest id.
 
 /// Partial sums of a float reduction: the lanes of the widest vector register; narrower ones use several.

@@ -74,6 +74,8 @@ pub enum Op {
     },
     /// q `[Tokens, heads * key_dim]` and, for rows that are not written, k and v as in `WriteKv`
     /// -> `[Tokens, heads * value_dim]`. Rows that are not written are read as they are, not in the pages' format.
+    /// Over keys in int8 it reads the k that was written as well: a row sees the keys from the beginning of its own
+    /// page on in half precision, those before in int8.
     Attention(Attention),
     /// x `[Tokens, channels]` -> same: depthwise causal convolution over the sequence, then silu.
     /// `y[t] = silu(sum_j weight[c, j] * x[t - (kernel - 1) + j])`; what lies before the sequence is zero.

@@ -61,6 +61,7 @@ fn state_lines(program: &Program) -> impl Iterator<Item = String> {
         let lifetime = match group.lifetime {
             PageLifetime::Full => "whole sequence".to_owned(),
             PageLifetime::Window(window) => format!("last {window}"),
+            PageLifetime::Open => "page that fills".to_owned(),
         };
         format!("group {number} `{}`, {lifetime}", group.name)
     });
@@ -73,7 +74,8 @@ fn entry_line((number, entry): (usize, &StateEntry)) -> String {
         StateEntry::Paged(paged) => {
             let keys = format!("{} x {} {}", paged.kv_heads, paged.key_dim, paged.key_format.name());
             let values = format!("{} x {} {}", paged.kv_heads, paged.value_dim, paged.value_format.name());
-            format!("s{number} = paged keys {keys}, values {values}, group {}", paged.group.0)
+            let open = paged.open.map_or_else(String::new, |open| format!(", open keys in group {}", open.0));
+            format!("s{number} = paged keys {keys}, values {values}, group {}{open}", paged.group.0)
         }
         StateEntry::Recurrent(recurrent) => {
             let (conv, delta) = (recurrent.conv, recurrent.state);

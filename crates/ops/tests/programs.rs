@@ -13,6 +13,7 @@ fn layout() -> StateLayout {
         key_format: KvFormat::F16,
         value_format: KvFormat::F16,
         group: GroupId(0),
+        open: None,
     };
     let recurrent = RecurrentLayout {
         conv: ConvLayout { channels: 8, kernel: 4 },

@@ -1,7 +1,8 @@
 //! One layer's keys and values as kernels see them: those of one page and head, which lie together.
 //!
 //! A page of a group has the layers one after the other, each as keys `[kv_head][dim][64]`, then values
-//! `[kv_head][64][dim]`. Keys lie channel by channel, so that a query's channel meets sixteen keys in one
+//! `[kv_head][64][dim]`, then the half-precision scales of what is in int8: of keys `[kv_head][dim]`, of values
+//! `[kv_head][64]`. An open page has keys in half precision, laid out alike. Keys lie channel by channel, so that a query's channel meets sixteen keys in one
 //! register and no sum is ever folded; values lie token by token, so that a weight meets sixteen columns.
 
 use gannet_ops::{KvFormat, PAGE_TOKENS, PageId, PagedLayout};
@@ -59,28 +60,71 @@ pub(crate) enum Elements<'a> {
     F32(&'a [f32]),
     F16(&'a [u16]),
     Bf16(&'a [u16]),
+    Int8(Int8<'a>),
+}
+
+/// Codes, and a scale in half precision for each channel of keys or token of values.
+#[derive(Clone, Copy)]
+pub(crate) struct Int8<'a> {
+    pub(crate) codes: &'a [u8],
+    pub(crate) scales: &'a [u16],
+}
+
+/// One layer's part of the open pages, which have the keys of pages that fill.
+#[derive(Clone, Copy)]
+pub(crate) struct OpenPages<'a> {
+    /// The sequences with their open pages.
+    pub(crate) sequences: &'a [Sequence<'a>],
+    /// All pages of the group.
+    pub(crate) bytes: &'a [u8],
+    pub(crate) page_bytes: usize,
+    /// Where the layer's keys start in a page, in bytes.
+    pub(crate) offset: usize,
+}
+
+impl<'a> OpenPages<'a> {
+    /// The keys of the page with this index: `[dim][64]`, f16.
+    pub(crate) fn keys(&self, sequence: usize, (kv_head, dim): (usize, usize), index: usize) -> &'a [u16] {
+        let page = self.sequences[sequence].page(index) * self.page_bytes;
+        let bytes = PAGE_TOKENS * dim * size_of::<u16>();
+        bytemuck::cast_slice(&self.bytes[page + self.offset + kv_head * bytes..][..bytes])
+    }
 }
 
 impl<'a> LayerPages<'a> {
     /// The keys of the page with this index: `[dim][64]`.
     pub(crate) fn keys(&self, sequence: &Sequence<'_>, kv_head: usize, index: usize) -> Elements<'a> {
+        let layout = self.layout;
         let start = sequence.page(index) * self.page_bytes + self.offset;
-        self.elements(start, kv_head, (self.layout.key_format, self.layout.key_dim))
+        let scales = start + key_scales_offset(layout);
+        self.elements([start, scales], kv_head, (layout.key_format, layout.key_dim, layout.key_dim))
     }
 
     /// The values of the page with this index: `[64][dim]`.
     pub(crate) fn values(&self, sequence: &Sequence<'_>, kv_head: usize, index: usize) -> Elements<'a> {
-        let start = sequence.page(index) * self.page_bytes + self.offset + value_offset(self.layout);
-        self.elements(start, kv_head, (self.layout.value_format, self.layout.value_dim))
+        let layout = self.layout;
+        let page = sequence.page(index) * self.page_bytes + self.offset;
+        let starts = [page + value_offset(layout), page + value_scales_offset(layout)];
+        self.elements(starts, kv_head, (layout.value_format, layout.value_dim, PAGE_TOKENS))
     }
 
-    fn elements(&self, start: usize, kv_head: usize, (format, dim): (KvFormat, usize)) -> Elements<'a> {
+    fn elements(
+        &self,
+        [start, scales_start]: [usize; 2],
+        kv_head: usize,
+        (format, dim, scales): (KvFormat, usize, usize),
+    ) -> Elements<'a> {
         let bytes = PAGE_TOKENS * dim * format.bytes();
         let bytes = &self.bytes[start + kv_head * bytes..][..bytes];
         match format {
             KvFormat::F32 => Elements::F32(bytemuck::cast_slice(bytes)),
             KvFormat::F16 => Elements::F16(bytemuck::cast_slice(bytes)),
             KvFormat::Bf16 => Elements::Bf16(bytemuck::cast_slice(bytes)),
+            KvFormat::Int8 => {
+                let scales = &self.bytes[scales_start + kv_head * scales * size_of::<u16>()..]
+                    [..scales * size_of::<u16>()];
+                Elements::Int8(Int8 { codes: bytes, scales: bytemuck::cast_slice(scales) })
+            }
         }
     }
 }
@@ -88,4 +132,14 @@ impl<'a> LayerPages<'a> {
 /// Where a layer's values start after its keys, in bytes.
 pub(crate) fn value_offset(layout: &PagedLayout) -> usize {
     layout.page_elements().0 * layout.key_format.bytes()
+}
+
+/// Where the scales of a layer's keys start after its keys, in bytes.
+pub(crate) fn key_scales_offset(layout: &PagedLayout) -> usize {
+    value_offset(layout) + layout.page_elements().1 * layout.value_format.bytes()
+}
+
+/// Where the scales of a layer's values start after its keys, in bytes.
+pub(crate) fn value_scales_offset(layout: &PagedLayout) -> usize {
+    key_scales_offset(layout) + layout.page_scales().0 * size_of::<u16>()
 }

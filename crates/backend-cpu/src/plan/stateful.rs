@@ -18,10 +18,19 @@ impl Run<'_, '_> {
         for sequence in &self.groups[group] {
             self.state.pools.check(group, sequence, sequence.first_index..sequence.end())?;
         }
-        let (layout, places, pages) = self.state.pools.layer_mut(state);
+        self.check_open(state)?;
+        let (layout, pages, open) = self.state.pools.layer_mut(state, &self.groups);
         let rows = [node.inputs[0], node.inputs[1]].map(|id| self.values.numbers(id));
-        write_kv(&layout, rows, &self.groups[group], places, pages);
+        write_kv(self.crew.isa, layout, rows, pages, open);
         Ok(())
+    }
+
+    /// Checks that each sequence lists open pages for its rows, where the layer has any.
+    fn check_open(&self, state: StateId) -> Result<(), DeviceError> {
+        let Some(open) = self.state.pools.open_group(state) else { return Ok(()) };
+        self.groups[open].iter().try_for_each(|sequence| {
+            self.state.pools.check(open, sequence, sequence.first_index..sequence.end())
+        })
     }
 
     pub(super) fn attention(&mut self, op: &Attention, node: &Node) -> Result<(), DeviceError> {
@@ -33,6 +42,7 @@ impl Run<'_, '_> {
             let end = if is_unwritten { sequence.first_index } else { sequence.end() };
             self.state.pools.check(group, sequence, first.min(end)..end)?;
         }
+        self.check_open(op.state)?;
         let mut out = self.values.take(node.outputs[0], self.batch.rows.len())?;
         let width = self.values.of(node.outputs[0]).width;
         let numbers = |place: usize| self.values.numbers(node.inputs[place]);
@@ -45,6 +55,8 @@ impl Run<'_, '_> {
             sequences: &self.groups[group],
             blocks: &self.row_blocks,
             unwritten: is_unwritten.then(|| [numbers(1), numbers(2)]),
+            open: self.state.pools.open_layer(op.state, &self.groups),
+            written: (node.inputs.len() == 2).then(|| numbers(1)),
             sinks,
         };
         let rows = &mut out.as_mut_slice()[..self.batch.rows.len() * width];

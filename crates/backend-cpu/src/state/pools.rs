@@ -1,7 +1,8 @@
 //! The pages of each group: one buffer a group, a page after the other, in each the group's layers in order.
 
 use crate::backend::unknown;
-use crate::kernels::pages::{LayerPages, Sequence};
+use crate::kernels::pages::{LayerPages, OpenPages, Sequence};
+use crate::kernels::write_kv::Target;
 use crate::memory::Buffer;
 use gannet_ops::{
     Budget, DeviceError, GroupId, PAGE_TOKENS, PageId, PagedLayout, StateEntry, StateId, StateLayout,
@@ -10,8 +11,15 @@ use std::ops::Range;
 
 pub(crate) struct Pools {
     groups: Vec<Pool>,
-    /// For each entry of the layout, its sizes and where it starts in a page; `None` for a recurrent one.
-    layers: Vec<Option<(PagedLayout, usize)>>,
+    /// For each entry of the layout, where it is; `None` for a recurrent one.
+    layers: Vec<Option<Layer>>,
+}
+
+/// One layer's sizes, and where it starts in a page and in an open page, in bytes.
+struct Layer {
+    layout: PagedLayout,
+    offset: usize,
+    open_offset: Option<usize>,
 }
 
 struct Pool {
@@ -33,15 +41,18 @@ impl Pools {
             groups.push(Pool { pages, page_bytes, buffer });
         }
         let mut ends = vec![0; groups.len()];
+        let mut place = |group: GroupId, bytes: usize| {
+            let end = ends.get_mut(group.0 as usize);
+            let end = end.ok_or_else(|| unknown("page group", group.0, "the layout has fewer"))?;
+            *end += bytes;
+            Ok::<usize, DeviceError>(*end - bytes)
+        };
         let mut layer = |entry: &StateEntry| match entry {
             StateEntry::Recurrent(_) => Ok(None),
             StateEntry::Paged(paged) => {
-                let group = paged.group.0;
-                let end = ends.get_mut(group as usize);
-                let end = end.ok_or_else(|| unknown("page group", group, "the layout has fewer"))?;
-                let start = *end;
-                *end += paged.page_bytes();
-                Ok(Some((paged.clone(), start)))
+                let offset = place(paged.group, paged.page_bytes())?;
+                let open_offset = paged.open.map(|open| place(open, paged.open_page_bytes())).transpose()?;
+                Ok(Some(Layer { layout: paged.clone(), offset, open_offset }))
             }
         };
         let layers = layout.entries.iter().map(&mut layer).collect::<Result<_, DeviceError>>()?;
@@ -50,23 +61,58 @@ impl Pools {
 
     /// One layer's keys and values.
     pub(crate) fn layer(&self, state: StateId) -> LayerPages<'_> {
-        let (layout, offset) = self.place(state);
+        let Layer { layout, offset, .. } = self.place(state);
         let pool = &self.groups[layout.group.0 as usize];
         LayerPages { layout, bytes: pool.buffer.as_slice(), page_bytes: pool.page_bytes, offset: *offset }
     }
 
-    /// One layer's keys and values, to be written: its sizes, the bytes of a page, where it starts in one,
-    /// and all pages.
-    pub(crate) fn layer_mut(&mut self, state: StateId) -> (PagedLayout, (usize, usize), &mut [u8]) {
-        let (layout, offset) = self.place(state).clone();
-        let pool = &mut self.groups[layout.group.0 as usize];
-        let places = (pool.page_bytes, offset);
-        (layout, places, pool.buffer.as_mut_slice())
+    /// One layer's keys of pages that fill, where it has any; `groups` has the sequences with their pages of each
+    /// group.
+    pub(crate) fn open_layer<'a>(
+        &'a self,
+        state: StateId,
+        groups: &'a [Vec<Sequence<'a>>],
+    ) -> Option<OpenPages<'a>> {
+        let Layer { layout, open_offset, .. } = self.place(state);
+        let (group, offset) = (layout.open?.0 as usize, (*open_offset)?);
+        let Pool { page_bytes, buffer, .. } = &self.groups[group];
+        let (sequences, page_bytes) = (&groups[group][..], *page_bytes);
+        Some(OpenPages { sequences, bytes: buffer.as_slice(), page_bytes, offset })
+    }
+
+    /// One layer's pages, and its open pages, to be written; `groups` has the sequences with their pages of each
+    /// group.
+    pub(crate) fn layer_mut<'a>(
+        &'a mut self,
+        state: StateId,
+        groups: &'a [Vec<Sequence<'a>>],
+    ) -> (&'a PagedLayout, Target<'a>, Option<Target<'a>>) {
+        let layer = self.layers[state.0 as usize].as_ref();
+        let Layer { layout, offset, open_offset } = layer.expect("the verifier saw a paged entry here");
+        let target = |group: usize, pool: &'a mut Pool, offset: usize| Target {
+            sequences: &groups[group],
+            pages: pool.buffer.as_mut_slice(),
+            page_bytes: pool.page_bytes,
+            offset,
+        };
+        let group = layout.group.0 as usize;
+        let Some((open, open_offset)) = layout.open.zip(*open_offset) else {
+            return (layout, target(group, &mut self.groups[group], *offset), None);
+        };
+        let open = open.0 as usize;
+        let [pool, open_pool] =
+            self.groups.get_disjoint_mut([group, open]).expect("open pages have their own group");
+        (layout, target(group, pool, *offset), Some(target(open, open_pool, open_offset)))
     }
 
     /// The group that an entry lives in.
     pub(crate) fn group(&self, state: StateId) -> usize {
-        self.place(state).0.group.0 as usize
+        self.place(state).layout.group.0 as usize
+    }
+
+    /// The group with the keys of its pages that fill, where they are quantised.
+    pub(crate) fn open_group(&self, state: StateId) -> Option<usize> {
+        self.place(state).layout.open.map(|open| open.0 as usize)
     }
 
     /// Checks that a sequence lists pages of a group for some of its indices, and that these exist.
@@ -107,7 +153,7 @@ impl Pools {
         self.groups.iter().map(|pool| pool.buffer.bytes()).sum()
     }
 
-    fn place(&self, state: StateId) -> &(PagedLayout, usize) {
+    fn place(&self, state: StateId) -> &Layer {
         self.layers[state.0 as usize].as_ref().expect("the verifier saw a paged entry here")
     }
 }

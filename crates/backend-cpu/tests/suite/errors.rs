@@ -1,6 +1,6 @@
 //! What can't be done is said, with numbers, and leaves the backend usable.
 
-use crate::support::everything::{VOCABULARY, layout, target};
+use crate::support::everything::{HALVES, VOCABULARY, layout, target};
 use crate::support::stepper::{Part, Stepper};
 use crate::support::weights::Generated;
 use gannet_backend_cpu::{CpuBackend, CpuOptions, IsaLevel};
@@ -14,7 +14,7 @@ fn start(options: CpuOptions) -> Result<CpuBackend, String> {
 fn stepper() -> Stepper {
     let backend =
         start(CpuOptions { threads: Some(2), ..CpuOptions::default() }).expect("two threads can be started");
-    Stepper::new(&backend, &[target(&layout(Rollback::Replay), Mask::Causal)], &Generated::of)
+    Stepper::new(&backend, &[target(&layout(Rollback::Replay, HALVES), Mask::Causal)], &Generated::of)
 }
 
 fn refusal(stepper: &mut Stepper, batch: &Batch) -> String {

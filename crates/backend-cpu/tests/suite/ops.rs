@@ -1,11 +1,14 @@
 //! Every op against the reference interpreter, and against itself: each level of instructions, number of
 //! threads, row count, cut into chunks and order of pages gives the same bits.
 
-use crate::support::everything::{CAPTURE, HIDDEN, VOCABULARY, drafter, layout, target};
+use crate::support::everything::{
+    ALL_BYTES, BYTES, CAPTURE, Formats, HALVES, HIDDEN, VOCABULARY, drafter, layout, target,
+};
 use crate::support::stepper::{Part, Stepper};
 use crate::support::weights::{Generated, RECIPES, numbers};
 use crate::support::{assert_close, variants, with};
 use gannet_backend_cpu::ActivationFormat::{self, Float32, Int8};
+use gannet_backend_cpu::CpuBackend;
 use gannet_ops::reference::ReferenceBackend;
 use gannet_ops::*;
 use gannet_tensor::Format;
@@ -19,8 +22,8 @@ fn ids(seed: u32, count: u32) -> Vec<u32> {
     (0..count).map(|place| (seed * 37 + place * place * 11 + place * 5) % VOCABULARY as u32).collect()
 }
 
-fn stepper(backend: &dyn Backend, rollback: Rollback, mask: Mask) -> Stepper {
-    let layout = layout(rollback);
+fn stepper(backend: &dyn Backend, formats: Formats, rollback: Rollback, mask: Mask) -> Stepper {
+    let layout = layout(rollback, formats);
     Stepper::new(backend, &[target(&layout, mask), drafter(&layout)], &Generated::of)
 }
 
@@ -66,16 +69,17 @@ fn play(stepper: &mut Stepper, observe: &mut dyn FnMut(usize, ValueId, &[f32])) 
 
 #[test]
 fn every_node_is_the_references_within_tolerance() {
-    for rollback in [Rollback::Candidates, Rollback::Replay] {
+    let cases = [(HALVES, Rollback::Candidates), (HALVES, Rollback::Replay), (ALL_BYTES, Rollback::Replay)];
+    for (formats, rollback) in cases {
         let mask = Mask::BlockWindow(60);
         let mut expected: HashMap<(usize, ValueId), Vec<f32>> = HashMap::new();
-        let mut reference = stepper(&ReferenceBackend::new(), rollback, mask);
+        let mut reference = stepper(&ReferenceBackend::new(), formats, rollback, mask);
         let outputs = play(&mut reference, &mut |step, id, values| {
             expected.insert((step, id), values.to_vec());
         });
         let backend = with(Float32);
         let mut seen = 0;
-        let found = play(&mut stepper(&backend, rollback, mask), &mut |step, id, values| {
+        let found = play(&mut stepper(&backend, formats, rollback, mask), &mut |step, id, values| {
             assert_close(&format!("step {step}, value {}", id.0), values, &expected[&(step, id)], TOLERANCE);
             seen += 1;
         });
@@ -103,10 +107,12 @@ fn every_node_is_the_references_within_tolerance() {
 
 #[test]
 fn levels_and_threads_give_the_same_bits() {
-    for activations in [Float32, Int8] {
+    let cases = [(HALVES, Float32), (HALVES, Int8), (ALL_BYTES, Float32)];
+    for (formats, activations) in cases {
         let mut first: Option<Vec<StepOutput>> = None;
         for (name, backend) in variants(activations) {
-            let found = play(&mut stepper(&backend, Rollback::Replay, Mask::Block), &mut |_, _, _| {});
+            let mut stepper = stepper(&backend, formats, Rollback::Replay, Mask::Block);
+            let found = play(&mut stepper, &mut |_, _, _| {});
             assert!(found.iter().flat_map(|step| &step.outputs).all(|output| !output.not_finite));
             let expected = first.get_or_insert_with(|| found.clone());
             assert!(*expected == found, "{name} gives other bits than the scalar level");
@@ -116,20 +122,17 @@ fn levels_and_threads_give_the_same_bits() {
 
 #[test]
 fn chunks_companions_and_pages_dont_change_a_row() {
-    check_chunks(Float32);
-    check_chunks(Int8);
+    check_chunks(HALVES, Float32);
+    check_chunks(HALVES, Int8);
+    check_chunks(BYTES, Float32);
 }
 
-fn check_chunks(activations: ActivationFormat) {
+fn check_chunks(formats: Formats, activations: ActivationFormat) {
     let backend = with(activations);
     let tokens = ids(1, 150);
-    let whole = {
-        let mut stepper = stepper(&backend, Rollback::Replay, Mask::Causal);
-        let batch = stepper.batch(&[Part::new(0, 0, &tokens)]);
-        stepper.run(0, &batch).1.outputs
-    };
+    let whole = whole(&backend, formats, &tokens);
     for cuts in [vec![1, 64, 65, 149], (1..150).collect(), vec![37, 128]] {
-        let mut stepper = stepper(&backend, Rollback::Replay, Mask::Causal);
+        let mut stepper = stepper(&backend, formats, Rollback::Replay, Mask::Causal);
         let mut found = Vec::new();
         let ends: Vec<u32> = cuts.iter().copied().chain([150]).collect();
         let mut start = 0;
@@ -143,10 +146,49 @@ fn check_chunks(activations: ActivationFormat) {
             found.extend_from_slice(&outputs[outputs.len() - (end - start) as usize..]);
             start = end;
         }
-        for (row, (found, whole)) in found.iter().zip(&whole).enumerate() {
-            let same = (&found.logits, &found.hidden) == (&whole.logits, &whole.hidden);
-            assert!(same, "row {row} of chunks ending at {cuts:?} has other bits");
+        check_rows(&found, &whole, &format!("{formats:?}, chunks ending at {cuts:?}"));
+    }
+}
+
+fn whole(backend: &CpuBackend, formats: Formats, tokens: &[u32]) -> Vec<OutputResult> {
+    let mut stepper = stepper(backend, formats, Rollback::Replay, Mask::Causal);
+    let batch = stepper.batch(&[Part::new(0, 0, tokens)]);
+    stepper.run(0, &batch).1.outputs
+}
+
+fn check_rows(found: &[OutputResult], whole: &[OutputResult], what: &str) {
+    assert_eq!(found.len(), whole.len(), "{what}");
+    for (row, (found, whole)) in found.iter().zip(whole).enumerate() {
+        let same = (&found.logits, &found.hidden) == (&whole.logits, &whole.hidden);
+        assert!(same, "row {row} of {what} has other bits");
+    }
+}
+
+#[test]
+fn drafts_across_the_edge_of_a_page_leave_nothing_wherever_they_fall() {
+    let backend = with(Float32);
+    let tokens = ids(1, 72);
+    let whole = whole(&backend, BYTES, &tokens);
+    // The last certain token, then drafts for the indices up to 68.
+    let (start, drafts) = (59, 9);
+    for standing in 1..=drafts + 1 {
+        let mut stepper = stepper(&backend, BYTES, Rollback::Replay, Mask::Causal);
+        let batch = stepper.batch(&[Part::new(0, 0, &tokens[..start])]);
+        let mut found = stepper.run(0, &batch).1.outputs;
+        let mut drafted = tokens[start..start + 1 + drafts].to_vec();
+        drafted[standing..].iter_mut().for_each(|id| *id = (*id + 1) % VOCABULARY as u32);
+        let part = Part { drafts, banks: (Some(0), 1), ..Part::new(0, start as u32, &drafted) };
+        let batch = stepper.batch(&[part]);
+        let (step, output) = stepper.run(0, &batch);
+        found.extend_from_slice(&output.outputs[..standing]);
+        stepper.state.accept(step, &[standing as u32]).expect("so many rows stand");
+        for (place, index) in (start + standing..tokens.len()).enumerate() {
+            let banks = if place % 2 == 0 { (Some(1), 0) } else { (Some(0), 1) };
+            let part = Part { banks, ..Part::new(0, index as u32, &tokens[index..=index]) };
+            let batch = stepper.batch(&[part]);
+            found.extend(stepper.run(0, &batch).1.outputs);
         }
+        check_rows(&found, &whole, &format!("a draft of which {standing} rows stand"));
     }
 }
 

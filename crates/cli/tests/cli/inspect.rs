@@ -50,6 +50,20 @@ fn longer_contexts_need_more_memory() {
 }
 
 #[test]
+fn formats_of_keys_and_values_have_their_price() {
+    let state = |format: &str| {
+        let words = ["inspect", &golden("llama"), "--json", "--context", "512", "--kv", format];
+        gannet(&words).json()["memory"]["state_bytes"].as_u64().unwrap()
+    };
+    let elements = 2 * 2 * 2 * 16 * 512;
+    assert_eq!([state("f32"), state("f16"), state("bf16")], [4 * elements, 2 * elements, 2 * elements]);
+    // A scale for each channel of 64 keys and for each value of 16 columns, and two open pages of keys in f16.
+    let scales = 2 * 2 * (8 * 16 + 512) * 2;
+    assert_eq!(state("int8"), elements + scales + 2 * (2 * 2 * 16 * 64 * 2));
+    gannet(&["inspect", &golden("llama"), "--kv", "int4"]).failed(2, &["f16, bf16, f32, int8"]);
+}
+
+#[test]
 fn a_rope_that_depends_on_the_context_says_what_was_chosen() {
     let rope = |context: &str| {
         gannet(&["inspect", &golden("llama-rope-longrope"), "--context", context]).succeeded()

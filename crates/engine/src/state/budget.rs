@@ -19,6 +19,7 @@ pub struct Wish {
 
 /// The state that a wish needs.
 pub fn for_wish(layout: &StateLayout, wish: &Wish) -> Budget {
+    let snapshots = if layout.is_recurrent() { wish.snapshots } else { 0 };
     let pages = |lifetime: PageLifetime| {
         let tokens = match lifetime {
             PageLifetime::Full => wish.context,
@@ -26,13 +27,18 @@ pub fn for_wish(layout: &StateLayout, wish: &Wish) -> Budget {
             PageLifetime::Window(window) => {
                 wish.context.min(window as usize + wish.depth * wish.step_rows + PAGE_TOKENS)
             }
+            // The page before the steps in flight and one that each of them leaves; the prefix cache has what a
+            // snapshot inside of a page needs, and what sequences leave over.
+            PageLifetime::Open => {
+                return (wish.depth as u32 + 1).saturating_mul(wish.sequences).saturating_add(snapshots);
+            }
         };
         (tokens.div_ceil(PAGE_TOKENS) as u32).saturating_mul(wish.sequences)
     };
     Budget {
         pages: layout.groups.iter().map(|group| pages(group.lifetime)).collect(),
         recurrent_slots: if layout.is_recurrent() { wish.sequences } else { 0 },
-        snapshots: if layout.is_recurrent() { wish.snapshots } else { 0 },
+        snapshots,
         sampler_slots: if layout.sampler.is_some() { wish.sequences } else { 0 },
     }
 }

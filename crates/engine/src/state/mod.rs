@@ -1,6 +1,10 @@
 //! The only door to the memory of sequences: `match_prefix` when one starts, `reserve` before a step, `commit` and
 //! `checkpoint` after it, `release` at the end.
 //!
+//! Of keys in int8, the pages that fill have a second page with the keys unquantised, in a group of its own. A sequence
+//! holds it until a row beyond the page is committed, and the tree as long as the page is partly filled or has a
+//! snapshot inside: so a hit ends inside of a page only where it is still there.
+//!
 //! Each page of a group is free or held, by sequences, by the prefix tree, or by both; [`StateManager::check`] counts
 //! them after each step in debug builds and when the engine falls idle.
 
@@ -14,6 +18,7 @@ use gannet_ops::{
 };
 use pages::PagePool;
 use prefix::{Dropped, PrefixTree, first_page};
+use std::ops::Range;
 
 /// Pages, recurrent banks and the prefix cache.
 pub(crate) struct StateManager {
@@ -193,11 +198,12 @@ impl StateManager {
         Ok(true)
     }
 
-    /// Makes sure that the sequence has pages for its first `tokens` tokens; what it got stays where that fails.
+    /// Makes sure that the sequence has pages for a step that computes these of its tokens; what it got stays where
+    /// that fails.
     pub(crate) fn reserve(
         &mut self,
         sequence: &mut SequenceState,
-        tokens: usize,
+        tokens: Range<usize>,
         device: &mut dyn State,
     ) -> Result<Result<(), OutOfPages>, DeviceError> {
         self.reserve_in(0..self.groups.len(), sequence, tokens, device)
@@ -213,18 +219,22 @@ impl StateManager {
     ) -> Result<Result<(), OutOfPages>, DeviceError> {
         let is_whole = |number: &usize| self.groups[*number].lifetime == PageLifetime::Full;
         let whole: Vec<usize> = (0..self.groups.len()).filter(is_whole).collect();
-        self.reserve_in(whole, sequence, tokens, device)
+        self.reserve_in(whole, sequence, 0..tokens, device)
     }
 
     fn reserve_in(
         &mut self,
         groups: impl IntoIterator<Item = usize>,
         sequence: &mut SequenceState,
-        tokens: usize,
+        tokens: Range<usize>,
         device: &mut dyn State,
     ) -> Result<Result<(), OutOfPages>, DeviceError> {
-        let wanted = tokens.div_ceil(PAGE_TOKENS);
+        let wanted = tokens.end.div_ceil(PAGE_TOKENS);
         for number in groups {
+            let is_open = self.groups[number].lifetime == PageLifetime::Open;
+            if is_open {
+                self.give_back_from(number, sequence, tokens.start.div_ceil(PAGE_TOKENS));
+            }
             while sequence.groups[number].reach() < wanted {
                 let Some(page) = self.take_page(number, device)? else {
                     let needed = wanted - sequence.groups[number].reach();
@@ -236,10 +246,23 @@ impl StateManager {
                         total: pool.total(),
                     }));
                 };
-                sequence.groups[number].pages.push(page);
+                let held = &mut sequence.groups[number];
+                // Of the pages that a step fills, only the last one's open keys are read again: they share a page.
+                let shares = if is_open { wanted - held.reach() } else { 1 };
+                held.pages.extend(std::iter::repeat_n(page, shares));
+                (1..shares).for_each(|_| self.groups[number].pool.share(page));
             }
         }
         Ok(Ok(()))
+    }
+
+    /// Gives back a sequence's pages of a group from number `first` on.
+    fn give_back_from(&mut self, number: usize, sequence: &mut SequenceState, first: usize) {
+        let held = &mut sequence.groups[number];
+        let kept = first.saturating_sub(held.released).min(held.pages.len());
+        for page in held.pages.drain(kept..) {
+            self.groups[number].pool.give_back(page);
+        }
     }
 
     /// Whether any layer has recurrent state.
@@ -283,7 +306,14 @@ impl StateManager {
         tokens: &[TokenId],
         device: &mut dyn State,
     ) -> Result<(), DeviceError> {
-        let pages_at = |place: usize| sequence.groups.iter().map(|group| group.page(place)).collect();
+        // Open keys are the last page's, as long as it isn't full; entries before share pages.
+        let partial = tokens.len() / PAGE_TOKENS;
+        let page = |(group, held): (&Group, &GroupPages), place: usize| match group.lifetime {
+            PageLifetime::Open => held.page(place).filter(|_| place == partial),
+            PageLifetime::Full | PageLifetime::Window(_) => held.page(place),
+        };
+        let groups = || self.groups.iter().zip(&sequence.groups);
+        let pages_at = |place: usize| groups().map(|group| page(group, place)).collect();
         let published = self.tree.publish(sequence.salt, tokens, &pages_at);
         for (group, page) in published.shared {
             self.groups[group].pool.share(page);

@@ -25,7 +25,16 @@ pub(crate) fn layout() -> Arc<StateLayout> {
     let entry = |group| {
         let (key_format, value_format) = (KvFormat::F32, KvFormat::F32);
         let (key_dim, value_dim) = (HEAD_DIM, HEAD_DIM);
-        StateEntry::Paged(PagedLayout { kv_heads: 1, key_dim, value_dim, key_format, value_format, group })
+        let open = None;
+        StateEntry::Paged(PagedLayout {
+            kv_heads: 1,
+            key_dim,
+            value_dim,
+            key_format,
+            value_format,
+            group,
+            open,
+        })
     };
     Arc::new(StateLayout {
         groups: vec![group("full", PageLifetime::Full), group("window", PageLifetime::Window(WINDOW))],

@@ -3,7 +3,7 @@
 use super::gates::soft_cap;
 use super::state::{Pages, Slot};
 use super::values::{Numbers, dot, softmax};
-use crate::{Attention, Batch, DeviceError, Mask, SequenceRows};
+use crate::{Attention, Batch, DeviceError, Mask, PAGE_TOKENS, SequenceRows};
 use std::ops::RangeInclusive;
 
 /// Keeps each row's key and value at its index.
@@ -14,8 +14,10 @@ pub(super) fn write_kv(
     batch: &Batch,
 ) -> Result<(), DeviceError> {
     for (place, row) in batch.rows.iter().enumerate() {
-        let slot = pages.find(batch, &batch.sequences[row.sequence as usize], row.index)?;
-        pages.write(slot, k.row(place), v.row(place));
+        let sequence = &batch.sequences[row.sequence as usize];
+        let slot = pages.find(batch, sequence, row.index)?;
+        let open = pages.find_open(batch, sequence, row.index)?;
+        pages.write(slot, open, k.row(place), v.row(place));
     }
     Ok(())
 }
@@ -26,6 +28,8 @@ pub(super) struct Context<'a> {
     pub(super) pages: &'a Pages,
     /// Keys and values of the batch's own rows, where they are in no page.
     pub(super) unwritten: Option<(&'a Numbers, &'a Numbers)>,
+    /// Keys of the batch's own rows in half precision, where pages have them quantised.
+    pub(super) exact: Option<&'a Numbers>,
     /// A score a head that has no value.
     pub(super) sinks: Option<&'a [f32]>,
 }
@@ -54,9 +58,20 @@ pub(super) fn attention(op: &Attention, q: &Numbers, context: &Context<'_>) -> R
     Ok(Numbers::new(op.heads * layout.value_dim, y))
 }
 
-/// Where a key is.
+/// Where a key and its value are.
 enum Key {
     Page(Slot),
+    /// The key in an open page, the value in a page.
+    Open {
+        key: Slot,
+        value: Slot,
+    },
+    /// The key in the batch, the value in a page.
+    Written {
+        row: usize,
+        value: Slot,
+    },
+    /// Both in the batch.
     Row(usize),
 }
 
@@ -66,18 +81,34 @@ impl Context<'_> {
         let row = self.batch.rows[place];
         let sequence = &self.batch.sequences[row.sequence as usize];
         let first = sequence.length.at_most();
-        let find = |index: u32| match self.unwritten {
-            Some(_) if index >= first => Ok(Key::Row((sequence.rows.start + index - first) as usize)),
-            Some(_) | None => Ok(Key::Page(self.pages.find(self.batch, sequence, index)?)),
+        let own_page = row.index - row.index % PAGE_TOKENS as u32;
+        let row_at = |index: u32| (sequence.rows.start + index - first) as usize;
+        let find = |index: u32| {
+            if self.unwritten.is_some() && index >= first {
+                return Ok(Key::Row(row_at(index)));
+            }
+            let value = self.pages.find(self.batch, sequence, index)?;
+            if self.pages.layout().open.is_none() || index < own_page {
+                return Ok(Key::Page(value));
+            }
+            if index >= first {
+                return Ok(Key::Written { row: row_at(index), value });
+            }
+            let key = self.pages.find_open(self.batch, sequence, index)?;
+            Ok(Key::Open { key: key.expect("the layout names a group of open pages"), value })
         };
         visible(mask, row.index, sequence).map(find).collect()
     }
 
     fn key(&self, key: &Key, kv_head: usize) -> &[f32] {
-        match (key, self.unwritten) {
-            (Key::Row(row), Some((keys, _))) => head_of(keys.row(*row), kv_head, self.pages.layout().key_dim),
-            (Key::Page(slot), _) => self.pages.key(*slot, kv_head),
-            (Key::Row(_), None) => unreachable!("only unwritten rows are found as rows"),
+        let dim = self.pages.layout().key_dim;
+        match (key, self.unwritten, self.exact) {
+            (Key::Row(row), Some((keys, _)), _) => head_of(keys.row(*row), kv_head, dim),
+            (Key::Written { row, .. }, _, Some(keys)) => head_of(keys.row(*row), kv_head, dim),
+            (Key::Open { key, .. }, _, _) => self.pages.open_key(*key, kv_head),
+            (Key::Page(slot), _, _) => self.pages.key(*slot, kv_head),
+            (Key::Row(_), None, _) => unreachable!("only unwritten rows are found as rows"),
+            (Key::Written { .. }, _, None) => unreachable!("the verifier saw the keys that were written"),
         }
     }
 
@@ -86,7 +117,9 @@ impl Context<'_> {
             (Key::Row(row), Some((_, values))) => {
                 head_of(values.row(*row), kv_head, self.pages.layout().value_dim)
             }
-            (Key::Page(slot), _) => self.pages.value(*slot, kv_head),
+            (Key::Page(value) | Key::Open { value, .. } | Key::Written { value, .. }, _) => {
+                self.pages.value(*value, kv_head)
+            }
             (Key::Row(_), None) => unreachable!("only unwritten rows are found as rows"),
         }
     }

@@ -131,8 +131,10 @@ impl Run<'_> {
         let x = |input: usize| numbers(&self.values, node.inputs[input]);
         let unwritten = (node.inputs.len() == 3).then(|| (x(1), x(2)));
         let sinks = op.sinks.map(|sinks| &self.weights[sinks.0 as usize].data[..]);
+        let exact = (node.inputs.len() == 2).then(|| x(1).map(|x| half::f16::from_f32(x).to_f32()));
+        let pages = self.state.pages(op.state);
         let context =
-            attention::Context { batch: self.batch, pages: self.state.pages(op.state), unwritten, sinks };
+            attention::Context { batch: self.batch, pages, unwritten, exact: exact.as_ref(), sinks };
         attention::attention(op, x(0), &context)
     }
 

@@ -9,8 +9,8 @@ mod stateful;
 mod types;
 
 use crate::{
-    Element, FusedKind, InputKind, Node, Op, OutputKind, PagedLayout, Program, RecurrentLayout, Rows,
-    StateEntry, StateId, Value, ValueId, WeightId, WeightRole,
+    Element, FusedKind, GroupId, InputKind, KvFormat, Node, Op, OutputKind, PageLifetime, PagedLayout,
+    Program, RecurrentLayout, Rows, StateEntry, StateId, Value, ValueId, WeightId, WeightRole,
 };
 use std::fmt::Debug;
 
@@ -193,6 +193,14 @@ fn check_state(program: &Program) -> Result<(), ProgramError> {
                 let sizes = [paged.kv_heads, paged.key_dim, paged.value_dim];
                 expect(place, "heads and dims above zero", true, sizes.iter().all(|n| *n > 0))?;
                 expect(place, "group exists", true, (paged.group.0 as usize) < layout.groups.len())?;
+                let is_open = |group: GroupId| {
+                    layout.groups.get(group.0 as usize).map(|group| group.lifetime)
+                        == Some(PageLifetime::Open)
+                };
+                let is_quantised = paged.key_format == KvFormat::Int8;
+                expect(place, "open pages for keys in int8", is_quantised, paged.open.is_some_and(is_open))?;
+                expect(place, "open pages for other keys", false, !is_quantised && paged.open.is_some())?;
+                expect(place, "group of open pages for its pages", false, is_open(paged.group))?;
             }
             StateEntry::Recurrent(recurrent) => {
                 let delta = recurrent.state;

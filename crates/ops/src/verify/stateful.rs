@@ -2,7 +2,7 @@
 
 use super::types::{head_dim, numbers, one};
 use super::{Place, ProgramError};
-use crate::{Attention, DeltaRule, Element, Mask, Rows, StateId, Value, WeightId, WeightRole};
+use crate::{Attention, DeltaRule, Element, KvFormat, Mask, Rows, StateId, Value, WeightId, WeightRole};
 
 type Made = Result<Vec<Value>, ProgramError>;
 
@@ -16,10 +16,13 @@ pub(super) fn attention(at: Place<'_>, op: &Attention, inputs: &[Value]) -> Made
     let paged = at.paged(op.state)?;
     at.same("heads above zero", true, op.heads > 0)?;
     at.same("query heads left over by kv heads", 0, op.heads % paged.kv_heads)?;
-    at.same("one or three inputs", true, matches!(inputs.len(), 1 | 3))?;
+    let written = if paged.key_format == KvFormat::Int8 { 2 } else { 1 };
+    at.same("inputs for its keys' format, or three", true, inputs.len() == written || inputs.len() == 3)?;
     numbers(at, Rows::Tokens, op.heads * paged.key_dim, inputs[0])?;
-    if inputs.len() == 3 {
-        keys_and_values(at, op.state, &inputs[1..])?;
+    match inputs {
+        [_, keys] => numbers(at, Rows::Tokens, paged.kv_heads * paged.key_dim, *keys)?,
+        [_, rest @ ..] if !rest.is_empty() => keys_and_values(at, op.state, rest)?,
+        _ => {}
     }
     match op.mask {
         Mask::Window(window) | Mask::BlockWindow(window) => at.same("window above zero", true, window > 0)?,

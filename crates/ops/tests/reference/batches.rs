@@ -13,12 +13,15 @@ fn device(model: &Model, format: KvFormat) -> Device {
     Device::new(&[&target(model, &layout)])
 }
 
-/// Every family of ops: dense with f16 pages, windows, delta rule with experts.
-fn every_model() -> [(&'static str, Model, KvFormat); 4] {
+/// Every family of ops: dense with pages of each format, windows, delta rule with experts.
+fn every_model() -> [(&'static str, Model, KvFormat); 7] {
     [
         ("dense", dense(), KvFormat::F32),
         ("dense in f16", dense(), KvFormat::F16),
+        ("dense in bf16", dense(), KvFormat::Bf16),
+        ("dense in int8", dense(), KvFormat::Int8),
         ("windows", windowed(), KvFormat::F32),
+        ("windows in int8", windowed(), KvFormat::Int8),
         ("hybrid", Model { inner: Inner::Experts { shared: true }, ..hybrid() }, KvFormat::F32),
     ]
 }
@@ -102,6 +105,35 @@ fn f16_pages_round_what_they_hold() {
     let difference = |(a, b): (&f32, &f32)| (a - b).abs();
     let largest = logits(&exact, 0).iter().zip(logits(&rounded, 0)).map(difference).fold(0.0, f32::max);
     assert!(largest > 0.0 && largest < 1e-2, "{largest}");
+}
+
+#[test]
+fn int8_keys_are_read_as_codes_from_the_next_page_on() {
+    let long: Vec<u32> = (0..70).map(|n| n * 7 % 64).collect();
+    let run = |format: KvFormat, tokens: usize| {
+        device(&dense(), format).step(&[Part::new(0, 0, &long[..tokens])]).1
+    };
+    let difference = |tokens: usize, formats: [KvFormat; 2]| {
+        let [a, b] = formats.map(|format| run(format, tokens));
+        let differences = logits(&a, 0).iter().zip(logits(&b, 0)).map(|(a, b)| (a - b).abs());
+        differences.fold(0.0, f32::max)
+    };
+    // Values are rounded from the first token on, keys in their own page as in half precision.
+    let keys_alone = |model: &Model, tokens: usize| {
+        let mut layout = (*layout(model, &[], Rollback::Candidates, KvFormat::Int8)).clone();
+        for entry in &mut layout.entries {
+            if let StateEntry::Paged(paged) = entry {
+                paged.value_format = KvFormat::F16;
+            }
+        }
+        Device::new(&[&target(model, &Arc::new(layout))]).step(&[Part::new(0, 0, &long[..tokens])]).1
+    };
+    assert_eq!(keys_alone(&dense(), 64).outputs, run(KvFormat::F16, 64).outputs);
+    assert_ne!(keys_alone(&dense(), 65).outputs, run(KvFormat::F16, 65).outputs);
+    for tokens in [64, 70] {
+        let largest = difference(tokens, [KvFormat::F32, KvFormat::Int8]);
+        assert!(largest > 0.0 && largest < 5e-2, "{largest} after {tokens} tokens");
+    }
 }
 
 #[test]

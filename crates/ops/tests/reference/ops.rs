@@ -18,6 +18,7 @@ fn small_layout() -> Arc<StateLayout> {
         key_format: KvFormat::F32,
         value_format: KvFormat::F32,
         group: GroupId(0),
+        open: None,
     };
     let recurrent = RecurrentLayout {
         conv: ConvLayout { channels: 2, kernel: 3 },

@@ -9,6 +9,10 @@
 //! the row's total. A score is summed by ascending channel, a column of the result by ascending key. So a
 //! row's bits depend on its index and its keys alone, whichever pages they lie in and wherever a chunk began.
 //!
+//! Of keys in int8, a row sees those from the beginning of its own page on in half precision, from an open page and
+//! from the batch, and those before as codes: the scale of a channel goes into the query, that of a value into
+//! its weight.
+//!
 //! A part of the work is a few neighbouring rows with the query heads of one kv head, which share the loads of
 //! its keys and values. Where there are few such parts, as in decode, each split is a part of its own and a
 //! last pass folds them: the same numbers in the same order. Bound by memory in decode, by the two products in
@@ -20,7 +24,7 @@ mod softmax;
 mod tiles;
 
 use super::Crew;
-use super::pages::{LayerPages, Sequence};
+use super::pages::{LayerPages, OpenPages, Sequence};
 use crate::simd::{Kernel, Lanes};
 use crate::threads::Columns;
 use gannet_ops::numerics::{KEY_BLOCK, KEY_SPLIT};
@@ -44,6 +48,10 @@ pub(crate) struct Context<'a> {
     pub(crate) blocks: &'a RowBlocks,
     /// Keys and values of the batch's own rows, `[tokens, kv_heads * dim]` each, where they are in no page.
     pub(crate) unwritten: Option<[&'a [f32]; 2]>,
+    /// Keys in half precision of pages that fill, where the pages have them in int8.
+    pub(crate) open: Option<OpenPages<'a>>,
+    /// Keys of the batch's own rows `[tokens, kv_heads * dim]`, where the pages have them in int8.
+    pub(crate) written: Option<&'a [f32]>,
     /// `[heads]`.
     pub(crate) sinks: Option<&'a [f32]>,
 }

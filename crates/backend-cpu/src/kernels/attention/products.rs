@@ -54,19 +54,66 @@ impl Element for Bf16 {
     }
 }
 
+/// A signed byte, still to be scaled.
+pub(super) struct Code;
+
+impl Element for Code {
+    type Bits = u8;
+
+    #[inline(always)]
+    fn load<L: Lanes>(from: &[u8; LANES]) -> L {
+        L::from_i8(from)
+    }
+}
+
 /// `q . k` of each query `[queries, dim]` with each key of the block.
 #[inline(always)]
 pub(super) fn scores<L: Lanes>(
     keys: &KeyTile<'_>,
     dim: usize,
-    (q, _scaled_q): (&[f32], &mut [f32]),
+    (q, scaled_q): (&[f32], &mut [f32]),
     out: &mut [[f32; KEY_BLOCK]],
 ) {
     match keys {
-        KeyTile::Tile(keys) => dots::<L, f32>(keys, dim, q, out),
+        KeyTile::Tile { keys, scales: None } => dots::<L, f32>(keys, dim, q, out),
+        KeyTile::Tile { keys, scales: Some(scales) } => {
+            scale_channels::<L>(q, scales, scaled_q);
+            dots::<L, f32>(keys, dim, scaled_q, out);
+        }
         KeyTile::Page(Elements::F32(keys)) => dots::<L, f32>(keys.as_chunks().0, dim, q, out),
         KeyTile::Page(Elements::F16(keys)) => dots::<L, F16>(keys.as_chunks().0, dim, q, out),
         KeyTile::Page(Elements::Bf16(keys)) => dots::<L, Bf16>(keys.as_chunks().0, dim, q, out),
+        KeyTile::Page(Elements::Int8(keys)) => {
+            scale_channels::<L>(q, keys.scales, scaled_q);
+            dots::<L, Code>(keys.codes.as_chunks().0, dim, scaled_q, out);
+        }
+    }
+}
+
+/// Each query times the scales of the keys' channels.
+#[inline(always)]
+fn scale_channels<L: Lanes>(q: &[f32], scales: &[u16], out: &mut [f32]) {
+    let (sixteens, rest) = scales.as_chunks::<LANES>();
+    let dim = scales.len();
+    for (out, q) in out.chunks_exact_mut(dim).zip(q.chunks_exact(dim)) {
+        let ((out, out_rest), (q, q_rest)) = (out.as_chunks_mut::<LANES>(), q.as_chunks::<LANES>());
+        for ((out, q), scales) in out.iter_mut().zip(q).zip(sixteens) {
+            L::load(q).mul(L::load_f16(scales)).store(out);
+        }
+        for ((out, q), scale) in out_rest.iter_mut().zip(q_rest).zip(rest) {
+            *out = q * L::half(*scale);
+        }
+    }
+}
+
+/// The weights of a block's keys times the scales of their values; those of keys that a row doesn't see stay unread.
+#[inline(always)]
+fn scale_weights<L: Lanes>(weights: &mut [[f32; KEY_BLOCK]], scales: &[u16]) {
+    for weights in weights {
+        let sixteens = weights.as_chunks_mut::<LANES>().0.iter_mut();
+        for (weights, scales) in sixteens.zip(scales.as_chunks::<LANES>().0) {
+            L::load(weights).mul(L::load_f16(scales)).store(weights);
+        }
     }
 }
 
@@ -158,10 +205,19 @@ pub(super) fn add_values<L: Lanes>(
     sums: &mut [f32],
 ) {
     match values {
-        ValueTile::Tile(values) => weigh::<L, f32>(values, width, weights, at, sums),
+        ValueTile::Tile { values, scales } => {
+            if let Some(scales) = scales {
+                scale_weights::<L>(weights, scales);
+            }
+            weigh::<L, f32>(values, width, weights, at, sums);
+        }
         ValueTile::Page(Elements::F32(values)) => weigh::<L, f32>(values, width, weights, at, sums),
         ValueTile::Page(Elements::F16(values)) => weigh::<L, F16>(values, width, weights, at, sums),
         ValueTile::Page(Elements::Bf16(values)) => weigh::<L, Bf16>(values, width, weights, at, sums),
+        ValueTile::Page(Elements::Int8(values)) => {
+            scale_weights::<L>(weights, values.scales);
+            weigh::<L, Code>(values.codes, width, weights, at, sums);
+        }
     }
 }
 

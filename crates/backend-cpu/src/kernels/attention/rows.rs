@@ -17,6 +17,7 @@ pub(super) struct RowHeads<'a> {
     pub(super) op: &'a Attention,
     pub(super) context: &'a Context<'a>,
     pub(super) sequence: &'a Sequence<'a>,
+    pub(super) sequence_number: usize,
     pub(super) rows: Range<usize>,
     pub(super) kv_head: usize,
     /// Query heads of the kv head.
@@ -33,8 +34,18 @@ impl<'a> RowHeads<'a> {
         (block, kv_head): (usize, usize),
     ) -> Self {
         let group = op.heads / context.pages.layout.kv_heads;
-        let sequence = &context.sequences[context.blocks.sequences[block]];
-        Self { op, context, sequence, rows: context.blocks.rows[block].clone(), kv_head, group, q }
+        let sequence_number = context.blocks.sequences[block];
+        let sequence = &context.sequences[sequence_number];
+        Self {
+            op,
+            context,
+            sequence,
+            sequence_number,
+            rows: context.blocks.rows[block].clone(),
+            kv_head,
+            group,
+            q,
+        }
     }
 
     /// The splits with keys that any of the rows sees.
@@ -51,6 +62,12 @@ impl<'a> RowHeads<'a> {
     #[inline(always)]
     fn seen(&self, row: usize) -> Range<usize> {
         seen(self.op.mask, self.sequence.index_of(row), self.sequence.end())
+    }
+
+    /// The block with the indices of the rows.
+    #[inline(always)]
+    pub(super) fn own_block(&self) -> usize {
+        self.sequence.index_of(self.rows.start) / KEY_BLOCK
     }
 
     /// The places of a block that a row sees.

@@ -17,6 +17,8 @@ const KERNEL: usize = 4;
 const EXPERTS: usize = 5;
 const INNER: usize = 64;
 
+const OPEN: GroupId = GroupId(2);
+
 const FULL: StateId = StateId(0);
 const WINDOWED: StateId = StateId(1);
 const UNWRITTEN: StateId = StateId(2);
@@ -24,10 +26,23 @@ const RECURRENT: StateId = StateId(3);
 
 pub(crate) const CAPTURE: CaptureId = CaptureId(7);
 
+/// The formats of keys and values: of a layer that sees all, of one with a window, and of one whose rows are read
+/// before they are written.
+pub(crate) type Formats = [(KvFormat, KvFormat); 3];
+
+/// Rows of the batch are read as they are, so only a page without loss reads the same as an unwritten row.
+pub(crate) const HALVES: Formats =
+    [(KvFormat::F32, KvFormat::F16), (KvFormat::F16, KvFormat::F32), (KvFormat::F32, KvFormat::F32)];
+pub(crate) const BYTES: Formats =
+    [(KvFormat::Int8, KvFormat::Int8), (KvFormat::Int8, KvFormat::Bf16), (KvFormat::F32, KvFormat::F32)];
+/// For what needn't be cut into chunks.
+pub(crate) const ALL_BYTES: Formats =
+    [(KvFormat::Bf16, KvFormat::Int8), (KvFormat::Int8, KvFormat::Int8), (KvFormat::Int8, KvFormat::Int8)];
+
 /// Keys and values in a group of all and one of a window, a layer whose rows are read before they are
 /// written, and one with recurrent state.
-pub(crate) fn layout(rollback: Rollback) -> Arc<StateLayout> {
-    let paged = |group, key_format, value_format| {
+pub(crate) fn layout(rollback: Rollback, formats: Formats) -> Arc<StateLayout> {
+    let paged = |group, (key_format, value_format)| {
         let (key_dim, value_dim) = (KEY_DIM, VALUE_DIM);
         let group = GroupId(group);
         StateEntry::Paged(PagedLayout {
@@ -37,18 +52,19 @@ pub(crate) fn layout(rollback: Rollback) -> Arc<StateLayout> {
             key_format,
             value_format,
             group,
+            open: (key_format == KvFormat::Int8).then_some(OPEN),
         })
     };
     let conv = ConvLayout { channels: CHANNELS, kernel: KERNEL };
     let groups = vec![
         PageGroup { name: "full".to_owned(), lifetime: PageLifetime::Full },
         PageGroup { name: "window".to_owned(), lifetime: PageLifetime::Window(70) },
+        PageGroup { name: "open keys".to_owned(), lifetime: PageLifetime::Open },
     ];
     let entries = vec![
-        paged(0, KvFormat::F32, KvFormat::F16),
-        paged(1, KvFormat::F16, KvFormat::F32),
-        // Rows of the batch are read as they are, so only here a page without loss reads the same.
-        paged(0, KvFormat::F32, KvFormat::F32),
+        paged(0, formats[0]),
+        paged(1, formats[1]),
+        paged(0, formats[2]),
         StateEntry::Recurrent(RecurrentLayout { conv, state: DELTA, rollback }),
     ];
     Arc::new(StateLayout { groups, entries, sampler: Some(SamplerLayout { vocabulary: VOCABULARY }) })

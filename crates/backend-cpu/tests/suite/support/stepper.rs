@@ -77,7 +77,7 @@ impl Stepper {
                 batch.rows.push(Row { sequence: sequence as u32, token: *token, index, position, kind });
             }
             let tables =
-                (0..self.layout.groups.len() as u32).map(|group| table(part, group, &mut batch.pages));
+                (0..self.layout.groups.len() as u32).map(|group| self.table(part, group, &mut batch.pages));
             let tables = tables.collect();
             let bank = |bank| RecurrentBank { slot: part.home, bank };
             let write = bank(part.banks.1);
@@ -129,14 +129,22 @@ impl Stepper {
         plan.sample(step, &SampleRows { rows: wanted.map(draw).collect() }, state).expect("the step samples");
         (step, plan.wait(step).expect("the step ends"))
     }
-}
 
-/// The pages of a home from the front; those of a group have their own order.
-fn table(part: &Part, group: u32, pages: &mut Vec<PageId>) -> PageTable {
-    let first = pages.len() as u32;
-    let released = if group == 1 { part.released } else { 0 };
-    let page =
-        |page| PageId(part.home * HOME_PAGES + if group == 0 { HOME_PAGES - 1 - page } else { page ^ 1 });
-    pages.extend((released..HOME_PAGES).map(page));
-    PageTable { released, pages: first..pages.len() as u32 }
+    /// The pages of a home from the front; those of a group have their own order.
+    fn table(&self, part: &Part, group: u32, pages: &mut Vec<PageId>) -> PageTable {
+        let first = pages.len() as u32;
+        let released = if group == 1 { part.released } else { 0 };
+        let page =
+            |page| PageId(part.home * HOME_PAGES + if group == 0 { HOME_PAGES - 1 - page } else { page ^ 1 });
+        let is_open = self.layout.groups[group as usize].lifetime == PageLifetime::Open;
+        let start = part.length.at_most();
+        let last = (start + part.tokens.len() as u32 - 1) / PAGE_TOKENS as u32;
+        // Only the last open keys of a step are read again, unless its rows may fall.
+        let shared = |number: u32| {
+            let is_inner = number > start / PAGE_TOKENS as u32 && number < last;
+            if is_open && part.drafts == 0 && is_inner { last } else { number }
+        };
+        pages.extend((released..HOME_PAGES).map(|number| page(shared(number))));
+        PageTable { released, pages: first..pages.len() as u32 }
+    }
 }

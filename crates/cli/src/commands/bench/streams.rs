@@ -72,8 +72,17 @@ struct Stream {
     reached: usize,
     /// The bank with its recurrent state; none before the first step.
     bank: Option<u8>,
+    /// Its open page.
+    open: Open,
     /// Its recurrent state at the depth that it goes back to.
     kept: Option<Kept>,
+}
+
+/// Which of a stream's two open pages has the keys of a page that isn't full, and that page's number.
+#[derive(Clone, Copy, Default)]
+struct Open {
+    place: usize,
+    number: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -94,6 +103,15 @@ struct Part {
     stream: usize,
     tokens: Vec<TokenId>,
     kind: RowKind,
+}
+
+impl Open {
+    /// Where the keys are after a step with these rows: its first page keeps its place, the last one has the other.
+    fn after(self, rows: Range<usize>) -> Self {
+        let number = (rows.end.max(rows.start + 1) - 1) / PAGE_TOKENS;
+        let stays = number == rows.start / PAGE_TOKENS && !rows.start.is_multiple_of(PAGE_TOKENS);
+        Self { place: if stays { self.place } else { 1 - self.place }, number }
+    }
 }
 
 impl Streams {
@@ -208,6 +226,10 @@ impl Streams {
 
     /// Whether the ring of a group still has what a row at `depth` sees.
     fn holds(&self, stream: usize, group: usize, depth: usize) -> bool {
+        if self.runner.layout.groups[group].lifetime == PageLifetime::Open {
+            let is_between = depth.is_multiple_of(PAGE_TOKENS);
+            return is_between || self.streams[stream].open.number == depth / PAGE_TOKENS;
+        }
         let newest = self.streams[stream].reached.div_ceil(PAGE_TOKENS);
         self.first_page(group, depth) + self.ring(group) >= newest
     }
@@ -236,6 +258,7 @@ impl Streams {
         let outputs = self.compute(begun, &batch, &draws)?;
         for part in parts {
             let stream = &mut self.streams[part.stream];
+            stream.open = stream.open.after(stream.tokens..stream.tokens + part.tokens.len());
             stream.tokens += part.tokens.len();
             stream.reached = stream.reached.max(stream.tokens);
             let is_recurrent = self.runner.layout.is_recurrent();
@@ -318,6 +341,15 @@ impl Streams {
     fn table(&self, pages: &mut Vec<PageId>, stream: usize, group: usize, rows: Range<usize>) -> PageTable {
         let ring = self.ring(group);
         let places = self.first_page(group, rows.start)..rows.end.div_ceil(PAGE_TOKENS);
+        if self.runner.layout.groups[group].lifetime == PageLifetime::Open {
+            let (open, released, start) =
+                (self.streams[stream].open, places.start as u32, pages.len() as u32);
+            let place = |number: usize| open.after(rows.start..number * PAGE_TOKENS + 1).place;
+            let page =
+                |number: usize| if number == places.start { place(number) } else { place(places.end - 1) };
+            pages.extend(places.clone().map(|number| PageId((stream * ring + page(number)) as u32)));
+            return PageTable { released, pages: start..pages.len() as u32 };
+        }
         let (released, start) = (places.start as u32, pages.len() as u32);
         pages.extend(places.map(|place| PageId((stream * ring + place % ring) as u32)));
         PageTable { released, pages: start..pages.len() as u32 }
@@ -333,6 +365,7 @@ impl Streams {
         match self.runner.layout.groups[group].lifetime {
             PageLifetime::Full => 0,
             PageLifetime::Window(window) => (index + 1).saturating_sub(window as usize) / PAGE_TOKENS,
+            PageLifetime::Open => index / PAGE_TOKENS,
         }
     }
 

@@ -6,7 +6,7 @@ use gannet_formats::Checkpoint;
 use gannet_loader::{LoadError, LoadOptions, MemoryClass, MemoryPlan, MemoryUse};
 use gannet_model::Model;
 use gannet_ops::KvFormat;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// The memory of a model that runs.
 #[derive(Debug, Serialize)]
@@ -22,8 +22,8 @@ pub(crate) struct MemoryFacts {
     classes: Vec<ClassFacts>,
     total_bytes: u64,
     available_bytes: u64,
-    /// How keys and values are kept; F16 where nothing was planned.
-    #[serde(skip)]
+    /// How keys and values are kept; what was asked for, or F16, where nothing was planned.
+    #[serde(serialize_with = "name")]
     pub(crate) kv_format: KvFormat,
 }
 
@@ -44,7 +44,7 @@ impl MemoryFacts {
         match MemoryPlan::new(model, checkpoint, options) {
             Ok(plan) => Ok(Self::new(plan.memory, plan.context, plan.available_bytes, plan.kv_format)),
             Err(LoadError::OutOfMemory { memory, context, available }) => {
-                Ok(Self::new(memory, context, available, KvFormat::F16))
+                Ok(Self::new(memory, context, available, options.kv_format.unwrap_or(KvFormat::F16)))
             }
             Err(error) => Err(error.into()),
         }
@@ -79,7 +79,8 @@ impl MemoryFacts {
         vec![entry(
             "memory",
             &format!(
-                "{total} at a context of {context}: weights {weights}, keys and values {state}, scratch {scratch}"
+                "{total} at a context of {context}: weights {weights}, keys and values in {} {state}, scratch {scratch}",
+                self.kv_format.name()
             ),
         )]
     }
@@ -91,4 +92,8 @@ impl MemoryFacts {
         lines.push(entry("  available", &bytes(self.available_bytes)));
         lines
     }
+}
+
+fn name<S: Serializer>(format: &KvFormat, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(format.name())
 }

@@ -127,3 +127,11 @@ fn hybrid_requests_survive_each_other() {
     drive(Kind::Hybrid, 1, 5);
     drive(Kind::Hybrid, 2, 6);
 }
+
+#[test]
+fn keys_in_int8_survive_everything_that_clients_do() {
+    drive(Kind::Quantised, 1, 7);
+    drive(Kind::Quantised, 2, 8);
+    drive(Kind::QuantisedHybrid, 1, 9);
+    drive(Kind::QuantisedHybrid, 2, 10);
+}

@@ -126,7 +126,7 @@ fn events_of_one_step_leave_as_one_message() {
 
 #[test]
 fn a_conversation_that_goes_on_computes_what_is_new() {
-    for (kind, most) in [(Kind::Dense, 20), (Kind::Windowed, 20), (Kind::Hybrid, 20)] {
+    for (kind, most) in Kind::ALL.map(|kind| (kind, 20)) {
         let mut bench = Bench::roomy(kind, options(2, 256));
         let mut text = prompt(1, 300);
         for turn in 0..5 {
@@ -144,7 +144,7 @@ fn a_conversation_that_goes_on_computes_what_is_new() {
 
 #[test]
 fn a_shared_system_prompt_is_found_by_the_second_that_has_it() {
-    for kind in [Kind::Dense, Kind::Windowed, Kind::Hybrid] {
+    for kind in Kind::ALL {
         let mut bench = Bench::roomy(kind, options(2, 256));
         let system = prompt(1, 500);
         for (user, expected) in [(10, 0), (20, 500)] {
@@ -175,7 +175,7 @@ fn a_branch_that_was_seen_is_found_the_third_time() {
 
 #[test]
 fn steps_in_flight_change_no_answer() {
-    for kind in [Kind::Dense, Kind::Windowed, Kind::Hybrid] {
+    for kind in Kind::ALL {
         let answers = [1, 2, 3].map(|depth| {
             let mut bench = Bench::roomy(kind, EngineOptions { depth, ..options(3, 64) });
             let ids: Vec<RequestId> = (0..5).map(|n| bench.submit(&prompt(n, 70 + 13 * n), 30)).collect();
@@ -207,7 +207,7 @@ fn a_truncated_answer_is_cached_up_to_where_it_was_cut() {
 
 #[test]
 fn scores_that_are_not_finite_end_their_request_alone_and_leave_no_cache() {
-    for kind in [Kind::Dense, Kind::Windowed, Kind::Hybrid] {
+    for kind in Kind::ALL {
         let mut bench = Bench::roomy(kind, options(2, 256));
         let bad = [prompt(1, 200), vec![simulated::POISON.0]].concat();
         let ids = [bench.submit(&bad, 5), bench.submit(&prompt(2, 100), 5)];
@@ -235,7 +235,7 @@ fn a_deadline_ends_a_request_wherever_it_is() {
 
 #[test]
 fn choices_compute_their_prompt_once() {
-    for kind in [Kind::Dense, Kind::Windowed, Kind::Hybrid] {
+    for kind in Kind::ALL {
         let mut bench = Bench::roomy(kind, options(4, 256));
         let text = prompt(1, 200);
         let leader = bench.submit(&text, 5);

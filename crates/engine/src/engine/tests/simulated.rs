@@ -7,8 +7,8 @@ use gannet_ops::sampling::{History, SampleRow};
 use gannet_ops::{
     Batch, Budget, ConvLayout, DeltaLayout, DeviceError, GroupId, Interrupter, KvFormat, NodeObserver,
     OutputResult, PAGE_TOKENS, PageGroup, PageId, PageLifetime, PagedLayout, Plan, RecurrentBank,
-    RecurrentLayout, RecurrentWrite, Rollback, SampleRows, SamplerLayout, SamplerSlot, SnapshotId, State,
-    StateEntry, StateLayout, StepId, StepOutput, TokenId, TokenLogprobs, TokenSource,
+    RecurrentLayout, RecurrentWrite, Rollback, Row, SampleRows, SamplerLayout, SamplerSlot, SnapshotId,
+    State, StateEntry, StateLayout, StepId, StepOutput, TokenId, TokenLogprobs, TokenSource,
 };
 use std::any::Any;
 use std::collections::HashMap;
@@ -26,6 +26,14 @@ pub(super) enum Kind {
     Dense,
     Windowed,
     Hybrid,
+    /// Keys in int8: a row sees those of its own page in an open page.
+    Quantised,
+    QuantisedHybrid,
+}
+
+impl Kind {
+    pub(super) const ALL: [Kind; 5] =
+        [Kind::Dense, Kind::Windowed, Kind::Hybrid, Kind::Quantised, Kind::QuantisedHybrid];
 }
 
 fn mix(hash: u64, token: TokenId) -> u64 {
@@ -42,44 +50,55 @@ fn drawn(full: u64, window: u64, recurrent: u64) -> TokenId {
 pub(super) fn next_token(kind: Kind, tokens: &[TokenId]) -> TokenId {
     let hash = |tokens: &[TokenId]| tokens.iter().fold(0, |hash, token| mix(hash, *token));
     let window = &tokens[tokens.len().saturating_sub(WINDOW as usize)..];
+    let own_page = &tokens[(tokens.len() - 1) / PAGE_TOKENS * PAGE_TOKENS..];
     match kind {
         Kind::Dense => drawn(hash(tokens), 0, 0),
         Kind::Windowed => drawn(hash(tokens), hash(window), 0),
         Kind::Hybrid => drawn(hash(tokens), 0, hash(tokens)),
+        Kind::Quantised => drawn(hash(tokens), hash(own_page), 0),
+        Kind::QuantisedHybrid => drawn(hash(tokens), hash(own_page), hash(tokens)),
     }
 }
 
 pub(super) fn layout(kind: Kind) -> StateLayout {
     let group = |name: &str, lifetime| PageGroup { name: name.to_owned(), lifetime };
-    let paged = |group| {
-        let (key_format, value_format) = (KvFormat::F16, KvFormat::F16);
+    let paged = |group, key_format, open| {
+        let value_format = KvFormat::F16;
+        let (key_dim, value_dim) = (1, 1);
         StateEntry::Paged(PagedLayout {
             kv_heads: 1,
-            key_dim: 1,
-            value_dim: 1,
+            key_dim,
+            value_dim,
             key_format,
             value_format,
             group,
+            open,
         })
     };
-    let mut layout = StateLayout {
-        groups: vec![group("full", PageLifetime::Full)],
-        entries: vec![paged(GroupId(0))],
-        sampler: Some(SamplerLayout { vocabulary: VOCABULARY as usize }),
+    let exact = |group| paged(GroupId(group), KvFormat::F16, None);
+    let quantised = paged(GroupId(0), KvFormat::Int8, Some(GroupId(1)));
+    let recurrent = StateEntry::Recurrent(RecurrentLayout {
+        conv: ConvLayout { channels: 1, kernel: 2 },
+        state: DeltaLayout { value_heads: 1, key_dim: 1, value_dim: 1 },
+        rollback: Rollback::Replay,
+    });
+    let second = match kind {
+        Kind::Dense | Kind::Hybrid => None,
+        Kind::Windowed => Some(group("window", PageLifetime::Window(WINDOW))),
+        Kind::Quantised | Kind::QuantisedHybrid => Some(group("open keys", PageLifetime::Open)),
     };
-    match kind {
-        Kind::Dense => {}
-        Kind::Windowed => {
-            layout.groups.push(group("window", PageLifetime::Window(WINDOW)));
-            layout.entries.push(paged(GroupId(1)));
-        }
-        Kind::Hybrid => layout.entries.push(StateEntry::Recurrent(RecurrentLayout {
-            conv: ConvLayout { channels: 1, kernel: 2 },
-            state: DeltaLayout { value_heads: 1, key_dim: 1, value_dim: 1 },
-            rollback: Rollback::Replay,
-        })),
+    let entries = match kind {
+        Kind::Dense => vec![exact(0)],
+        Kind::Windowed => vec![exact(0), exact(1)],
+        Kind::Hybrid => vec![exact(0), recurrent],
+        Kind::Quantised => vec![quantised],
+        Kind::QuantisedHybrid => vec![quantised, recurrent],
+    };
+    StateLayout {
+        groups: std::iter::once(group("full", PageLifetime::Full)).chain(second).collect(),
+        entries,
+        sampler: Some(SamplerLayout { vocabulary: VOCABULARY as usize }),
     }
-    layout
 }
 
 /// A runner over simulated memory.
@@ -202,6 +221,7 @@ impl SimulatedPlan {
             recurrent = state.banks[&read];
         }
         let mut drawn_tokens = Vec::new();
+        state.check_open(batch, sequence);
         for row in batch.rows_of(sequence) {
             let token = match row.token {
                 TokenSource::Known(token) => token,
@@ -238,6 +258,21 @@ impl SimulatedState {
         &mut self.pages[group][page.0 as usize][index as usize % PAGE_TOKENS]
     }
 
+    /// A device writes all rows of a layer before it reads the first row's open page.
+    fn check_open(&self, batch: &Batch, sequence: usize) {
+        let rows = batch.rows_of(sequence);
+        let number = |row: Option<&Row>| row.expect("a sequence has rows").index as usize / PAGE_TOKENS;
+        let (first, last) = (number(rows.first()), number(rows.last()));
+        for (group, table) in self.layout.groups.iter().zip(&batch.sequences[sequence].tables) {
+            if group.lifetime == PageLifetime::Open {
+                let page = |number: usize| batch.pages_of(table)[number - table.released as usize];
+                let is_shared = (first + 1..=last).any(|number| page(number) == page(first));
+                let is_read = rows[0].index as usize % PAGE_TOKENS != 0;
+                assert!(!is_read || !is_shared, "the first row's open page is written by others");
+            }
+        }
+    }
+
     fn write(&mut self, batch: &Batch, sequence: usize, group: usize, index: u32, token: TokenId) {
         *self.slot(batch, sequence, group, index) = Some((token, index));
     }
@@ -247,6 +282,7 @@ impl SimulatedState {
         let first = match self.layout.groups[group].lifetime {
             PageLifetime::Full => 0,
             PageLifetime::Window(window) => (index + 1).saturating_sub(window),
+            PageLifetime::Open => index - index % PAGE_TOKENS as u32,
         };
         (first..=index).fold(0, |hash, at| {
             let (token, written_as) = self.slot(batch, sequence, group, at).expect("the row was written");

@@ -1,7 +1,7 @@
 //! What leaves the tree when memory is short.
 //!
 //! In a group of full lifetime the least recently used leaf goes, with all its pages and snapshots. In a window's
-//! group a page alone can go: those of inner nodes first, since only a hit that ends there needs them, then those of
+//! group, and in one of open pages, a page alone can go: those of inner nodes first, since only a hit that ends there needs them, then those of
 //! leaves. A snapshot alone goes by its own last use. Nothing goes that wouldn't free what is short.
 
 use super::{Dropped, Node, NodeId, PrefixTree};
@@ -54,7 +54,7 @@ impl PrefixTree {
                 let leaf = self.order.leaves.iter().map(|(_, id)| *id).find(|id| frees(*id))?;
                 Some(self.remove(leaf))
             }
-            PageLifetime::Window(_) => {
+            PageLifetime::Window(_) | PageLifetime::Open => {
                 let page = |id: NodeId| self.node(id).pages[group].filter(|page| is_free_without_us(*page));
                 let mut candidates = self.order.pages[group].iter().map(|(_, _, id)| *id);
                 let (id, page) = candidates.find_map(|id| Some((id, page(id)?)))?;

@@ -9,7 +9,9 @@
 //! 3. A node has a page in every group of full lifetime; in a window's group its page may have been evicted.
 //! 4. The first tokens of a page that a node owns never change, though a sequence may still write behind them; so
 //!    whoever needs a part of a page copies it.
-//! 5. A snapshot at offset n is the recurrent state after exactly n tokens of its node.
+//! 5. Its open pages, which have the keys of the node's first tokens unquantised, may be missing or hold fewer tokens.
+//!    A full node has them only for the sake of snapshots and branches inside, and loses them first.
+//! 6. A snapshot at offset n is the recurrent state after exactly n tokens of its node.
 //!
 //! Trees of different salts share nothing. Knows no request and no device: what leaves the tree is returned.
 
@@ -49,6 +51,8 @@ struct Node {
     tokens: Vec<TokenId>,
     /// A page a group.
     pages: Vec<Option<PageId>>,
+    /// Tokens whose keys its open pages have.
+    open_tokens: usize,
     /// By offset, ascending.
     snapshots: Vec<Snapshot>,
     last_used: u64,

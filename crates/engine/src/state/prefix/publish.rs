@@ -1,7 +1,7 @@
 //! How what a sequence computed becomes part of the tree.
 
 use super::{Dropped, Node, NodeId, PrefixTree, Snapshot, common};
-use gannet_ops::{PAGE_TOKENS, PageId, SnapshotId, TokenId};
+use gannet_ops::{PAGE_TOKENS, PageId, PageLifetime, SnapshotId, TokenId};
 
 /// The page that a sequence holds of each group at each place, where it does.
 pub(crate) type PagesAt<'a> = &'a dyn Fn(usize) -> Vec<Option<PageId>>;
@@ -23,7 +23,10 @@ impl PrefixTree {
         for (place, run) in tokens.chunks(PAGE_TOKENS).enumerate() {
             let known = self.best_child(at, run);
             at = match known {
-                Some((child, matched)) if matched == run.len() => child,
+                Some((child, matched)) if matched == run.len() => {
+                    self.lend_open(child, run.len(), &pages_at(place), &mut published);
+                    child
+                }
                 Some((child, matched)) if matched == self.node(child).tokens.len() => {
                     if !self.grow(child, run, pages_at(place), &mut published) {
                         break;
@@ -42,7 +45,7 @@ impl PrefixTree {
 
     /// Whether a node can be made of these pages: one in every group of full lifetime.
     fn suffices(&self, pages: &[Option<PageId>]) -> bool {
-        let is_needed = |group: usize| self.lifetimes[group] == gannet_ops::PageLifetime::Full;
+        let is_needed = |group: usize| self.lifetimes[group] == PageLifetime::Full;
         pages.iter().enumerate().all(|(group, page)| page.is_some() || !is_needed(group))
     }
 
@@ -57,18 +60,56 @@ impl PrefixTree {
         if !self.suffices(&pages) {
             return false;
         }
-        let old = self.node(id).pages.clone();
-        for (group, (old, new)) in old.iter().zip(&pages).enumerate() {
-            if old != new {
-                published.dropped.pages.extend(old.map(|page| (group, page)));
-                published.shared.extend(new.map(|page| (group, page)));
+        let has_snapshots = !self.node(id).snapshots.is_empty();
+        let open_tokens = self.open_tokens(&pages, run.len());
+        for (group, new) in pages.into_iter().enumerate() {
+            // A full page brings no open keys, and a snapshot inside of it still needs those that are there.
+            let is_kept = new.is_none() && has_snapshots && self.lifetimes[group] == PageLifetime::Open;
+            if !is_kept {
+                self.replace(id, group, new, published);
             }
         }
         self.change(id, |node| {
             node.tokens = run.to_vec();
-            node.pages = pages;
+            node.open_tokens = open_tokens.unwrap_or(node.open_tokens);
         });
         true
+    }
+
+    /// Makes a node's page of a group another one, or none.
+    fn replace(&mut self, id: NodeId, group: usize, new: Option<PageId>, published: &mut Published) {
+        let old = self.node(id).pages[group];
+        if old != new {
+            published.dropped.pages.extend(old.map(|page| (group, page)));
+            published.shared.extend(new.map(|page| (group, page)));
+            self.change(id, |node| node.pages[group] = new);
+        }
+    }
+
+    /// Gives a node that has all of a run the run's open keys, where its own don't reach as far.
+    fn lend_open(&mut self, id: NodeId, run: usize, pages: &[Option<PageId>], published: &mut Published) {
+        let reaches = |node: &Node| {
+            let is_open = |group: &usize| self.lifetimes[*group] == PageLifetime::Open;
+            let mut open = (0..self.lifetimes.len()).filter(is_open);
+            node.open_tokens >= run && open.all(|group| node.pages[group].is_some())
+        };
+        let Some(tokens) = self.open_tokens(pages, run) else { return };
+        if reaches(self.node(id)) {
+            return;
+        }
+        for (group, page) in pages.iter().enumerate() {
+            if self.lifetimes[group] == PageLifetime::Open {
+                self.replace(id, group, *page, published);
+            }
+        }
+        self.node_mut(id).open_tokens = tokens;
+    }
+
+    /// Tokens of a run whose keys are in the open pages among these; none where there are no such pages.
+    fn open_tokens(&self, pages: &[Option<PageId>], run: usize) -> Option<usize> {
+        let mut open =
+            pages.iter().enumerate().filter(|(group, _)| self.lifetimes[*group] == PageLifetime::Open);
+        open.any(|(_, page)| page.is_some()).then_some(run)
     }
 
     fn insert(
@@ -83,7 +124,8 @@ impl PrefixTree {
         }
         published.shared.extend(pages.iter().enumerate().filter_map(|(group, page)| Some((group, (*page)?))));
         let first = *run.first().expect("a run has a token");
-        let node = Node { parent: Some(parent), tokens: run.to_vec(), pages, ..Node::default() };
+        let open_tokens = self.open_tokens(&pages, run.len()).unwrap_or(0);
+        let node = Node { parent: Some(parent), tokens: run.to_vec(), pages, open_tokens, ..Node::default() };
         let id = self.add(node);
         self.change(parent, |node| node.children.entry(first).or_default().push(id));
         self.order.insert(id, &self.nodes[id.0 as usize]);

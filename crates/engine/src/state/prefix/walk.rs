@@ -82,12 +82,16 @@ impl PrefixTree {
         walk.nodes.clone().into_iter().enumerate().flat_map(of_node)
     }
 
-    /// Whether each window's group has the pages that a row at index `tokens` reads.
+    /// Whether each group of windows and of open pages has the pages that a row at index `tokens` reads.
     fn windows_hold(&self, walk: &Walk, tokens: usize) -> bool {
         (0..self.lifetimes.len()).all(|group| {
             let first = first_page(self.lifetimes[group], tokens);
             let needed = &walk.nodes[first..tokens.div_ceil(PAGE_TOKENS)];
-            needed.iter().all(|node| self.node(*node).pages[group].is_some())
+            let is_open = self.lifetimes[group] == PageLifetime::Open;
+            needed.iter().map(|node| self.node(*node)).all(|node| {
+                let holds = !is_open || node.open_tokens >= tokens % PAGE_TOKENS;
+                holds && node.pages[group].is_some()
+            })
         })
     }
 
@@ -117,5 +121,6 @@ pub(crate) fn first_page(lifetime: PageLifetime, tokens: usize) -> usize {
     match lifetime {
         PageLifetime::Full => 0,
         PageLifetime::Window(window) => (tokens + 1).saturating_sub(window as usize) / PAGE_TOKENS,
+        PageLifetime::Open => tokens / PAGE_TOKENS,
     }
 }

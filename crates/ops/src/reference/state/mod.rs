@@ -57,7 +57,8 @@ impl ReferenceState {
                     let group = paged.group.0;
                     let pages = budget.pages.get(group as usize);
                     let missing = || unknown("page group", group, "the budget has no pages for it");
-                    Entry::Paged(Pages::new(paged, *pages.ok_or_else(missing)?)?)
+                    let open = paged.open.and_then(|open| budget.pages.get(open.0 as usize)).copied();
+                    Entry::Paged(Pages::new(paged, *pages.ok_or_else(missing)?, open.unwrap_or(0))?)
                 }
                 StateEntry::Recurrent(recurrent) => {
                     Entry::Recurrent(Slots::new(recurrent, budget.recurrent_slots, budget.snapshots)?)
@@ -110,6 +111,7 @@ impl State for ReferenceState {
         for entry in &mut self.entries {
             match entry {
                 Entry::Paged(pages) if pages.layout().group == group => pages.copy(copies)?,
+                Entry::Paged(pages) if pages.layout().open == Some(group) => pages.copy_open(copies)?,
                 Entry::Paged(_) | Entry::Recurrent(_) => {}
             }
         }

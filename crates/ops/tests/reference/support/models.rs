@@ -141,6 +141,7 @@ fn paged(layout: &mut StateLayout, mixer: &Mixer, format: KvFormat, owner: &str)
         layout.groups.push(PageGroup { name, lifetime });
         layout.groups.len() - 1
     });
+    let open = (format == KvFormat::Int8).then(|| open_group(layout, owner));
     StateEntry::Paged(PagedLayout {
         kv_heads: mixer.kv_heads,
         key_dim: mixer.head_dim,
@@ -148,7 +149,18 @@ fn paged(layout: &mut StateLayout, mixer: &Mixer, format: KvFormat, owner: &str)
         key_format: format,
         value_format: format,
         group: GroupId(group as u32),
+        open,
     })
+}
+
+fn open_group(layout: &mut StateLayout, owner: &str) -> GroupId {
+    let name = format!("{owner} open");
+    let known = layout.groups.iter().position(|group| group.name == name);
+    let place = known.unwrap_or_else(|| {
+        layout.groups.push(PageGroup { name, lifetime: PageLifetime::Open });
+        layout.groups.len() - 1
+    });
+    GroupId(place as u32)
 }
 
 const KEY_HEADS: usize = 2;
