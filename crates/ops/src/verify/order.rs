@@ -17,7 +17,8 @@ pub(super) fn check(program: &Program) -> Result<(), ProgramError> {
 /// What the nodes so far have done.
 #[derive(Default)]
 struct Seen {
-    written: HashSet<StateId>,
+    /// The keys that were written to each entry.
+    written: HashMap<StateId, ValueId>,
     convolved: HashSet<StateId>,
     ruled: HashSet<StateId>,
     captures: HashSet<CaptureId>,
@@ -32,7 +33,8 @@ impl Seen {
         at.same("after sampling come only sample, map_ids and accept", true, last || !self.sampled)?;
         self.sampled |= matches!(node.op, Op::Sample | Op::Accept);
         if let Op::WriteKv { state } = &node.op {
-            at.same("first writer of its state", true, self.written.insert(*state))?;
+            let before = self.written.insert(*state, node.inputs[0]);
+            at.same("first writer of its state", true, before.is_none())?;
         } else if let Op::CausalConv { state, .. } = &node.op {
             at.same("first writer of its window", true, self.convolved.insert(*state))?;
         } else if let Op::GatedDeltaRule(rule) = &node.op {
@@ -56,8 +58,12 @@ impl Seen {
 
     /// Rows that are in no page are handed over; rows that are must have been written before.
     fn attention(&self, at: Place<'_>, op: &Attention, node: &Node) -> Result<(), ProgramError> {
-        let written = node.inputs.len() == 1;
-        at.same("rows written before", written, self.written.contains(&op.state))?;
+        let written = node.inputs.len() < 3;
+        let keys = self.written.get(&op.state);
+        at.same("rows written before", written, keys.is_some())?;
+        if let [_, read] = &node.inputs[..] {
+            at.same("keys that were written", keys, Some(read))?;
+        }
         match op.mask {
             Mask::Block | Mask::BlockWindow(_) if written => {
                 // A later chunk's rows would be seen by its own rows alone.

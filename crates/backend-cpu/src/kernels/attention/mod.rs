@@ -98,38 +98,23 @@ pub(crate) fn attention(
 /// A part is a block of rows with the heads of one kv head.
 fn whole_rows(crew: &mut Crew<'_>, op: &Attention, q: &[f32], context: &Context<'_>, out: &mut [f32]) {
     let layout = context.pages.layout;
-    let (isa, group) = (crew.isa, op.heads / layout.kv_heads);
-    let (width, step) = (op.heads * layout.value_dim, group * layout.value_dim);
+    let isa = crew.isa;
+    let (width, step) = (op.heads * layout.value_dim, op.heads / layout.kv_heads * layout.value_dim);
     crew.tiles((out, width, step), &context.blocks.rows, |block, out, scratch| {
         let kv_head = out.range().start / step;
         let part = RowHeads::new(op, q, context, (block, kv_head));
-        let floats = scratch.floats(Totals::floats(&part) + Work::floats(&part));
-        let (totals, work) = floats.split_at_mut(Totals::floats(&part));
-        let (work, totals) = (Work::new(work, &part), Totals::new(totals, &part));
-        isa.run(WholeRows { part, work, totals, out });
+        let sums = Totals::floats(&part);
+        let (floats, work) = scratch.floats(2 * sums + Work::floats(&part)).split_at_mut(2 * sums);
+        let (total, sum) = floats.split_at_mut(sums);
+        let splits = part.splits();
+        isa.run(AddSplits {
+            part: &part,
+            work: Work::new(work, &part),
+            splits,
+            sum: Totals::new(sum, &part),
+        });
+        isa.run(Fold { part: &part, partials: sum, unit: sums, total: Totals::new(total, &part), out });
     });
-}
-
-struct WholeRows<'a, 'b> {
-    part: RowHeads<'a>,
-    work: Work<'b>,
-    totals: Totals<'b>,
-    out: Columns<'b, f32>,
-}
-
-impl Kernel for WholeRows<'_, '_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<L: Lanes>(mut self) {
-        self.work.load_queries(&self.part);
-        self.totals.clear();
-        for split in self.part.splits() {
-            add_split::<L>(&self.part, &mut self.work, split);
-            self.totals.fold(&self.work.split);
-        }
-        finish(&self.part, &self.totals, &mut self.out);
-    }
 }
 
 /// A part is a block of rows with the heads of one kv head over one split of the keys.
@@ -141,63 +126,67 @@ fn by_splits(crew: &mut Crew<'_>, op: &Attention, q: &[f32], context: &Context<'
     let splits = (0..parts).map(|part| part_of(part).splits().len()).max().unwrap_or(0);
     let unit = (0..parts).map(|part| Totals::floats(&part_of(part))).max().unwrap_or(0);
     let mut shared = std::mem::take(crew.shared);
+    // [parts, splits, unit]
     let partials = shared.floats(parts * splits * unit);
-    crew.rows(partials, unit, 1, |number, partial, scratch| {
+    crew.rows(partials, unit, 1, |number, sum, scratch| {
         let part = part_of(number / splits);
         let Some(split) = part.splits().nth(number % splits) else { return };
         let work = Work::new(scratch.floats(Work::floats(&part)), &part);
-        isa.run(OneSplit { split, partial: Totals::new(partial, &part), part, work });
+        isa.run(AddSplits { part: &part, work, splits: split..split + 1, sum: Totals::new(sum, &part) });
     });
     let (width, step) = (op.heads * layout.value_dim, op.heads / kv_heads * layout.value_dim);
     let partials = &*partials;
     crew.tiles((out, width, step), &context.blocks.rows, |block, out, scratch| {
         let number = block * kv_heads + out.range().start / step;
         let part = part_of(number);
-        let totals = Totals::new(scratch.floats(Totals::floats(&part)), &part);
-        let partials = &partials[number * splits * unit..][..splits * unit];
-        isa.run(FoldSplits { part, totals, partials, unit, out });
+        let total = Totals::new(scratch.floats(Totals::floats(&part)), &part);
+        let partials = &partials[number * splits * unit..][..part.splits().len() * unit];
+        isa.run(Fold { part: &part, partials, unit, total, out });
     });
     *crew.shared = shared;
 }
 
-struct OneSplit<'a, 'b> {
-    part: RowHeads<'a>,
+/// The sums of a part over some splits.
+struct AddSplits<'a, 'b> {
+    part: &'b RowHeads<'a>,
     work: Work<'b>,
-    split: usize,
-    partial: Totals<'b>,
+    splits: Range<usize>,
+    sum: Totals<'b>,
 }
 
-impl Kernel for OneSplit<'_, '_> {
+impl Kernel for AddSplits<'_, '_> {
     type Output = ();
 
     #[inline(always)]
     fn run<L: Lanes>(mut self) {
-        self.work.load_queries(&self.part);
-        add_split::<L>(&self.part, &mut self.work, self.split);
-        self.partial.copy(&self.work.split);
+        self.work.load_queries(self.part);
+        self.sum.clear();
+        for split in self.splits {
+            add_split::<L>(self.part, &mut self.work, split);
+            self.sum.fold(&self.work.split);
+        }
     }
 }
 
-struct FoldSplits<'a, 'b> {
-    part: RowHeads<'a>,
-    totals: Totals<'b>,
-    /// `[splits, unit]`.
+/// The result of a part from its sums, which follow each other in runs of `unit`.
+struct Fold<'a, 'b> {
+    part: &'b RowHeads<'a>,
     partials: &'b [f32],
     unit: usize,
+    total: Totals<'b>,
     out: Columns<'b, f32>,
 }
 
-impl Kernel for FoldSplits<'_, '_> {
+impl Kernel for Fold<'_, '_> {
     type Output = ();
 
     #[inline(always)]
     fn run<L: Lanes>(mut self) {
-        self.totals.clear();
-        let splits = self.part.splits().len();
-        for partial in self.partials.chunks_exact(self.unit).take(splits) {
-            self.totals.fold_floats(partial);
+        self.total.clear();
+        for partial in self.partials.chunks_exact(self.unit) {
+            self.total.fold_floats(partial);
         }
-        finish(&self.part, &self.totals, &mut self.out);
+        finish(self.part, &self.total, &mut self.out);
     }
 }
 

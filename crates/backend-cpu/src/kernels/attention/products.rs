@@ -4,7 +4,7 @@
 //! which goes on by key. Some queries go side by side, so that each load of a key or value serves them all.
 
 use super::super::pages::Elements;
-use super::tiles::{KeyTile, ValueTile};
+use super::tiles::Tile;
 use crate::simd::Lanes;
 use gannet_ops::numerics::{KEY_BLOCK, LANES};
 use std::ops::Range;
@@ -69,24 +69,23 @@ impl Element for Code {
 /// `q . k` of each query `[queries, dim]` with each key of the block.
 #[inline(always)]
 pub(super) fn scores<L: Lanes>(
-    keys: &KeyTile<'_>,
+    keys: &Tile<'_>,
     dim: usize,
     (q, scaled_q): (&[f32], &mut [f32]),
     out: &mut [[f32; KEY_BLOCK]],
 ) {
-    match keys {
-        KeyTile::Tile { keys, scales: None } => dots::<L, f32>(keys, dim, q, out),
-        KeyTile::Tile { keys, scales: Some(scales) } => {
+    let q = match keys.scales {
+        None => q,
+        Some(scales) => {
             scale_channels::<L>(q, scales, scaled_q);
-            dots::<L, f32>(keys, dim, scaled_q, out);
+            &*scaled_q
         }
-        KeyTile::Page(Elements::F32(keys)) => dots::<L, f32>(keys.as_chunks().0, dim, q, out),
-        KeyTile::Page(Elements::F16(keys)) => dots::<L, F16>(keys.as_chunks().0, dim, q, out),
-        KeyTile::Page(Elements::Bf16(keys)) => dots::<L, Bf16>(keys.as_chunks().0, dim, q, out),
-        KeyTile::Page(Elements::Int8(keys)) => {
-            scale_channels::<L>(q, keys.scales, scaled_q);
-            dots::<L, Code>(keys.codes.as_chunks().0, dim, scaled_q, out);
-        }
+    };
+    match keys.elements {
+        Elements::F32(keys) => dots::<L, f32>(keys.as_chunks().0, dim, q, out),
+        Elements::F16(keys) => dots::<L, F16>(keys.as_chunks().0, dim, q, out),
+        Elements::Bf16(keys) => dots::<L, Bf16>(keys.as_chunks().0, dim, q, out),
+        Elements::Int8(keys) => dots::<L, Code>(keys.codes.as_chunks().0, dim, q, out),
     }
 }
 
@@ -106,9 +105,11 @@ fn scale_channels<L: Lanes>(q: &[f32], scales: &[u16], out: &mut [f32]) {
     }
 }
 
-/// The weights of a block's keys times the scales of their values; those of keys that a row doesn't see stay unread.
+/// The weights of a block's keys times the scales of their values, where they have any; those of keys that a row
+/// doesn't see stay unread.
 #[inline(always)]
-fn scale_weights<L: Lanes>(weights: &mut [[f32; KEY_BLOCK]], scales: &[u16]) {
+pub(super) fn scale_weights<L: Lanes>(values: &Tile<'_>, weights: &mut [[f32; KEY_BLOCK]]) {
+    let Some(scales) = values.scales else { return };
     for weights in weights {
         let sixteens = weights.as_chunks_mut::<LANES>().0.iter_mut();
         for (weights, scales) in sixteens.zip(scales.as_chunks::<LANES>().0) {
@@ -198,26 +199,17 @@ fn dots_with<L: Lanes, T: Element, const COUNT: usize, const WIDTH: usize>(
 /// ascending key.
 #[inline(always)]
 pub(super) fn add_values<L: Lanes>(
-    values: &ValueTile<'_>,
+    values: &Tile<'_>,
     width: usize,
-    weights: &mut [[f32; KEY_BLOCK]],
+    weights: &[[f32; KEY_BLOCK]],
     at: Range<usize>,
     sums: &mut [f32],
 ) {
-    match values {
-        ValueTile::Tile { values, scales } => {
-            if let Some(scales) = scales {
-                scale_weights::<L>(weights, scales);
-            }
-            weigh::<L, f32>(values, width, weights, at, sums);
-        }
-        ValueTile::Page(Elements::F32(values)) => weigh::<L, f32>(values, width, weights, at, sums),
-        ValueTile::Page(Elements::F16(values)) => weigh::<L, F16>(values, width, weights, at, sums),
-        ValueTile::Page(Elements::Bf16(values)) => weigh::<L, Bf16>(values, width, weights, at, sums),
-        ValueTile::Page(Elements::Int8(values)) => {
-            scale_weights::<L>(weights, values.scales);
-            weigh::<L, Code>(values.codes, width, weights, at, sums);
-        }
+    match values.elements {
+        Elements::F32(values) => weigh::<L, f32>(values, width, weights, at, sums),
+        Elements::F16(values) => weigh::<L, F16>(values, width, weights, at, sums),
+        Elements::Bf16(values) => weigh::<L, Bf16>(values, width, weights, at, sums),
+        Elements::Int8(values) => weigh::<L, Code>(values.codes, width, weights, at, sums),
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::super::pages::Sequence;
 use super::softmax::{Sums, fold_split, start_block, total_weight};
-use super::tiles::{KeyTile, ValueTile};
+use super::tiles::{key_tile, value_tile};
 use super::{Context, products, seen, splits_of};
 use crate::simd::Lanes;
 use crate::threads::Columns;
@@ -115,12 +115,6 @@ impl<'a> Totals<'a> {
         self.sums.fill(Sums::NONE);
     }
 
-    #[inline(always)]
-    pub(super) fn copy(&mut self, other: &Totals<'_>) {
-        self.values.copy_from_slice(other.values);
-        self.sums.copy_from_slice(other.sums);
-    }
-
     /// Folds in a split, for the queries that saw any of its keys.
     #[inline(always)]
     pub(super) fn fold(&mut self, split: &Totals<'_>) {
@@ -214,29 +208,28 @@ pub(super) fn add_split<L: Lanes>(part: &RowHeads<'_>, work: &mut Work<'_>, spli
 /// Adds a block of keys to the split.
 #[inline(always)]
 fn add_block<L: Lanes>(part: &RowHeads<'_>, work: &mut Work<'_>, block: usize) {
-    let Work { q, scaled_q, scores, split, key_tile, value_tile } = work;
-    let keys = KeyTile::new::<L>(part, block, key_tile);
+    let Work { q, scaled_q, scores, split, key_tile: keys, value_tile: values } = work;
+    let keys = key_tile::<L>(part, block, keys);
     products::scores::<L>(&keys, part.key_dim(), (q, scaled_q), scores);
-    let values = ValueTile::new::<L>(part, block, value_tile);
     let width = part.padded_value();
-    let whole = part.rows.clone().all(|row| part.places(row, block) == (0..KEY_BLOCK));
     for (place, row) in part.rows.clone().enumerate() {
         let at = part.places(row, block);
-        if at.is_empty() {
-            continue;
-        }
-        let queries = place * part.group..(place + 1) * part.group;
-        for query in queries.clone() {
-            let kept = start_block(part.op, &mut scores[query], at.clone(), &mut split.sums[query]);
-            split.values[query * width..][..width].iter_mut().for_each(|x| *x *= kept);
-        }
-        if !whole {
-            let sums = &mut split.values[queries.start * width..queries.end * width];
-            products::add_values::<L>(&values, width, &mut scores[queries], at, sums);
+        for query in place * part.group..(place + 1) * part.group {
+            if !at.is_empty() {
+                let kept = start_block(part.op, &mut scores[query], at.clone(), &mut split.sums[query]);
+                split.values[query * width..][..width].iter_mut().for_each(|x| *x *= kept);
+            }
         }
     }
-    if whole {
-        products::add_values::<L>(&values, width, scores, 0..KEY_BLOCK, split.values);
+    let values = value_tile::<L>(part, block, values);
+    products::scale_weights::<L>(&values, scores);
+    // Rows that see all of the block go together; of others each goes over what it sees.
+    let is_whole = part.rows.clone().all(|row| part.places(row, block) == (0..KEY_BLOCK));
+    let rows = if is_whole { part.rows.len() } else { 1 };
+    let queries = scores.chunks_mut(rows * part.group);
+    let sums = split.values.chunks_mut(rows * part.group * width);
+    for ((scores, sums), row) in queries.zip(sums).zip(part.rows.clone().step_by(rows)) {
+        products::add_values::<L>(&values, width, scores, part.places(row, block), sums);
     }
 }
 

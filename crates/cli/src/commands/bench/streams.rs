@@ -398,22 +398,24 @@ mod tests {
     use super::*;
     use gannet_backend_cpu::{CpuBackend, CpuOptions};
     use gannet_loader::LoadOptions;
+    use gannet_ops::KvFormat;
     use std::path::Path;
 
-    fn load(model: &str, sequences: usize) -> Runner {
+    fn load((model, kv_format): (&str, KvFormat), sequences: usize) -> Runner {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../goldens").join(model);
         let backend = CpuBackend::new(CpuOptions { threads: Some(2), ..CpuOptions::default() }).unwrap();
         let options = LoadOptions {
             context: Some(200),
             step_rows: Some(48),
             sequences: Some(sequences),
+            kv_format: Some(kv_format),
             ..LoadOptions::default()
         };
         gannet_loader::load(&path, &backend, &options, &|_| {}).unwrap().runner
     }
 
     /// The token of the highest score, by the engine's own way through the plan.
-    fn expected(model: &str, tokens: &[TokenId]) -> TokenId {
+    fn expected(model: (&str, KvFormat), tokens: &[TokenId]) -> TokenId {
         let mut best = None;
         gannet_engine::evaluate(&mut load(model, 1), tokens, tokens.len() - 1, |_, scores| {
             let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -426,7 +428,14 @@ mod tests {
     #[test]
     fn streams_draw_what_the_engine_draws_each_time_that_they_go_back() {
         // Whole sequences, windows, and recurrent state beside pages.
-        for model in ["llama", "gemma3", "qwen3_5"] {
+        let models = [
+            ("llama", KvFormat::F32),
+            ("gemma3", KvFormat::F16),
+            ("qwen3_5", KvFormat::F16),
+            ("gemma3", KvFormat::Int8),
+            ("qwen3_5", KvFormat::Int8),
+        ];
+        for model in models {
             let mut streams = Streams::new(load(model, 3), 3);
             let (count, depth, steps) = (3, 130, 5);
             streams.prepare(count, depth).unwrap();
@@ -435,15 +444,15 @@ mod tests {
                 let mut tokens: Vec<TokenId> =
                     (0..=depth).map(|index| streams.token(stream, index)).collect();
                 for drawn in &first {
-                    assert_eq!(drawn[stream], expected(model, &tokens), "{model}, stream {stream}");
+                    assert_eq!(drawn[stream], expected(model, &tokens), "{model:?}, stream {stream}");
                     tokens.push(drawn[stream]);
                 }
             }
             streams.prepare(count, depth).unwrap();
-            assert_eq!(streams.decode(count, steps).unwrap(), first, "{model}");
+            assert_eq!(streams.decode(count, steps).unwrap(), first, "{model:?}");
             streams.prepare(1, 7).unwrap();
             let tokens: Vec<TokenId> = (0..7 + 60).map(|index| streams.token(0, index)).collect();
-            assert_eq!(streams.prefill(60).unwrap(), expected(model, &tokens), "{model}");
+            assert_eq!(streams.prefill(60).unwrap(), expected(model, &tokens), "{model:?}");
         }
     }
 }
