@@ -22,9 +22,17 @@ fn report(run: &Run) -> Json {
 #[test]
 fn the_machine_is_described_in_words_and_in_json() {
     let text = gannet(&["doctor"]).succeeded();
-    for part in
-        ["processor", "instructions", "threads", "memory", "gpu", "libcuda.so.1", "model cache", "CPU"]
-    {
+    for part in [
+        "processor",
+        "instructions",
+        "activations",
+        "threads",
+        "memory",
+        "gpu",
+        "libcuda.so.1",
+        "model cache",
+        "CPU",
+    ] {
         assert!(text.contains(part), "{part:?} is not in {text}");
     }
     let json = gannet(&["doctor", "--json"]).json();

@@ -67,5 +67,6 @@ fn contradictory_flags_are_refused() {
     check("run m p --top-p 0.9", &["--top-p", "--temperature above 0"]);
     check("run m p --temperature 0 --top-k 5", &["--top-k", "--temperature above 0"]);
     check("run m p --backend reference --threads 2", &["--threads", "reference"]);
+    check("run m p --backend reference --activations f32", &["--activations", "reference"]);
     check("eval compare m --backend cpu --against cpu", &["expected two different backends"]);
 }
