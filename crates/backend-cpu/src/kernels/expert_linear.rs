@@ -4,7 +4,7 @@
 
 use super::Crew;
 use super::product::activations::Activations;
-use super::product::codes::{self, CodeProduct};
+use super::product::codes::{self, CodeProduct, Places};
 use super::product::floats::{self, Pairs, Product};
 use crate::panels::Panels;
 use crate::weights::RowMatrix;
@@ -63,7 +63,7 @@ pub(crate) fn expert_linear_codes(
             let product = CodeProduct { isa, x: &sorted, panels, matrix: *expert, bias };
             let rows = start..start + group.len();
             start = rows.end;
-            product.part(rows, &|row| pairs[row].1 as usize, &mut columns);
+            product.part(rows, Places::Listed(&pairs), &mut columns);
         }
     });
 }

@@ -2,7 +2,7 @@
 
 use super::Crew;
 use super::product::activations::Activations;
-use super::product::codes::{self, CodeProduct};
+use super::product::codes::{self, CodeProduct, Places};
 use super::product::floats::{self, Pairs, Product};
 use crate::panels::Panels;
 use crate::weights::RowMatrix;
@@ -41,6 +41,6 @@ pub(crate) fn linear_codes(crew: &mut Crew<'_>, x: &Activations, linears: Vec<Li
         })
         .unzip();
     crew.turn.columns_of_each(&mut outs, step, |number, mut columns| {
-        products[number].part(0..x.rows(), &|row| row, &mut columns);
+        products[number].part(0..x.rows(), Places::Same, &mut columns);
     });
 }

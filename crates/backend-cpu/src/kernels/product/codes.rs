@@ -53,15 +53,29 @@ pub(crate) struct CodeProduct<'a> {
     pub(crate) bias: Option<&'a [f32]>,
 }
 
+/// Which row of the result each row of x is.
+#[derive(Clone, Copy)]
+pub(crate) enum Places<'a> {
+    /// That of the same number.
+    Same,
+    /// The second number of the pair that stands where the row does.
+    Listed(&'a [(u32, u32)]),
+}
+
+impl Places<'_> {
+    #[inline(always)]
+    fn of(self, row: usize) -> usize {
+        match self {
+            Places::Same => row,
+            Places::Listed(pairs) => pairs[row].1 as usize,
+        }
+    }
+}
+
 impl CodeProduct<'_> {
-    /// Computes some columns of the result for rows of x; `place` says which row of the result one is.
-    pub(crate) fn part(
-        self,
-        rows: Range<usize>,
-        place: &(impl Fn(usize) -> usize + Sync),
-        columns: &mut Columns<'_, f32>,
-    ) {
-        let part = Part { product: self, rows, place, columns };
+    /// Computes some columns of the result for rows of x.
+    pub(crate) fn part(self, rows: Range<usize>, places: Places<'_>, columns: &mut Columns<'_, f32>) {
+        let part = Part { product: self, rows, places, columns };
         let Ok(()) = visit(self.panels.format, part) else {
             unreachable!("panels are made of formats that have them")
         };
@@ -69,18 +83,18 @@ impl CodeProduct<'_> {
 }
 
 /// Some columns of a product.
-struct Part<'a, 'b, P> {
+struct Part<'a, 'b> {
     product: CodeProduct<'a>,
     rows: Range<usize>,
-    place: &'a P,
+    places: Places<'a>,
     columns: &'a mut Columns<'b, f32>,
 }
 
-impl<P: Fn(usize) -> usize + Sync> PanelVisitor for Part<'_, '_, P> {
+impl PanelVisitor for Part<'_, '_> {
     type Output = ();
 
     fn visit<F: PanelFormat>(self) {
-        let Self { product: CodeProduct { isa, x, panels, matrix, bias }, rows, place, columns } = self;
+        let Self { product: CodeProduct { isa, x, panels, matrix, bias }, rows, places, columns } = self;
         let outputs = columns.range();
         let first = outputs.start / LANES;
         let most = (ROW_BYTES / (panels.columns / SUB_BLOCK * size_of::<Block>())).max(1);
@@ -96,13 +110,13 @@ impl<P: Fn(usize) -> usize + Sync> PanelVisitor for Part<'_, '_, P> {
             {
                 let lanes = number * LANES..outputs.len().min((number + 1) * LANES);
                 let bias = bias.map(|bias| &bias[outputs.start + lanes.start..outputs.start + lanes.end]);
-                isa.run_codes(PanelRows::<F, P> {
+                isa.run_codes(PanelRows::<F> {
                     panel,
                     x: x.blocks(),
                     x_rows: x.rows(),
                     rows: start..end,
                     bias,
-                    place,
+                    places,
                     columns: &mut *columns,
                     lanes,
                     format: std::marker::PhantomData,
@@ -124,51 +138,48 @@ macro_rules! each_row {
 }
 
 /// One panel with some rows.
-struct PanelRows<'a, 'b, F, P> {
+struct PanelRows<'a, 'b, F> {
     panel: &'a [u8],
     x: &'a [Block],
     x_rows: usize,
     rows: Range<usize>,
     bias: Option<&'a [f32]>,
-    place: &'a P,
+    places: Places<'a>,
     columns: &'a mut Columns<'b, f32>,
     /// The columns that are the panel's, all its lanes but in the last one.
     lanes: Range<usize>,
     format: std::marker::PhantomData<F>,
 }
 
-impl<F: PanelFormat, P: Fn(usize) -> usize> CodeKernel for PanelRows<'_, '_, F, P> {
+impl<F: PanelFormat> CodeKernel for PanelRows<'_, '_, F> {
     type Output = ();
 
     #[inline(always)]
     fn run<D: Dots>(mut self) {
         let mut row = self.rows.start;
-        let end = self.rows.end;
-        if D::HOLDS_TWELVE {
-            while row + 12 <= end {
-                self.tile::<D, 12>(row);
-                row += 12;
-            }
-            if row + 8 <= end {
-                self.tile::<D, 8>(row);
-                row += 8;
-            }
+        if D::MOST_ROWS >= 12 {
+            row = self.tiles::<D, 12>(row);
+            row = self.tiles::<D, 8>(row);
         }
-        while row + 4 <= end {
-            self.tile::<D, 4>(row);
-            row += 4;
+        if D::MOST_ROWS >= 4 {
+            row = self.tiles::<D, 4>(row);
+            row = self.tiles::<D, 2>(row);
         }
-        if row + 2 <= end {
-            self.tile::<D, 2>(row);
-            row += 2;
-        }
-        if row < end {
-            self.tile::<D, 1>(row);
-        }
+        self.tiles::<D, 1>(row);
     }
 }
 
-impl<F: PanelFormat, P: Fn(usize) -> usize> PanelRows<'_, '_, F, P> {
+impl<F: PanelFormat> PanelRows<'_, '_, F> {
+    /// Tiles of `ROWS` rows from `row` on, as long as there are so many; the row after them.
+    #[inline(always)]
+    fn tiles<D: Dots, const ROWS: usize>(&mut self, mut row: usize) -> usize {
+        while row + ROWS <= self.rows.end {
+            self.tile::<D, ROWS>(row);
+            row += ROWS;
+        }
+        row
+    }
+
     /// Sixteen outputs of `ROWS` rows.
     #[inline(always)]
     fn tile<D: Dots, const ROWS: usize>(&mut self, row: usize) {
@@ -195,7 +206,7 @@ impl<F: PanelFormat, P: Fn(usize) -> usize> PanelRows<'_, '_, F, P> {
     /// Writes the sums of a row.
     #[inline(always)]
     fn put<L: Lanes>(&mut self, row: usize, sums: L) {
-        let out = &mut self.columns.row((self.place)(row))[self.lanes.clone()];
+        let out = &mut self.columns.row(self.places.of(row))[self.lanes.clone()];
         let sums = match self.bias {
             Some(bias) => sums.add(L::load_part(bias)),
             None => sums,

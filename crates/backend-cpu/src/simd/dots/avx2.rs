@@ -92,7 +92,7 @@ impl<M: Multiply> Dots for Registers<M> {
     type Floats = F32x16;
     type Bytes = [__m256i; 2];
     type Sums = [__m256i; 2];
-    const HOLDS_TWELVE: bool = false;
+    const MOST_ROWS: usize = 4;
 
     #[inline(always)]
     fn load(from: &[u8; REGISTER]) -> Self::Bytes {

@@ -96,7 +96,7 @@ impl<M: Multiply> Dots for Registers<M> {
     type Floats = F32x16;
     type Bytes = __m512i;
     type Sums = __m512i;
-    const HOLDS_TWELVE: bool = true;
+    const MOST_ROWS: usize = 12;
 
     #[inline(always)]
     fn load(from: &[u8; REGISTER]) -> Self::Bytes {

@@ -29,8 +29,9 @@ pub(crate) trait Dots {
     type Bytes: Copy;
     /// A 32-bit number for each of sixteen outputs.
     type Sums: Copy;
-    /// Whether the codes of 32 columns and the sums of twelve rows fit the registers.
-    const HOLDS_TWELVE: bool;
+    /// Rows of the largest tile worth its code: 12 where the codes of 32 columns and the sums of so many fit the
+    /// registers, 4 where they don't, 1 where there are none.
+    const MOST_ROWS: usize;
 
     fn load(from: &[u8; REGISTER]) -> Self::Bytes;
     fn low_nibbles(packed: Self::Bytes) -> Self::Bytes;

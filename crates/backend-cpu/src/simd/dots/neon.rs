@@ -81,7 +81,7 @@ impl<M: Multiply> Dots for Registers<M> {
     type Floats = F32x16;
     type Bytes = [uint8x16_t; 4];
     type Sums = [int32x4_t; 4];
-    const HOLDS_TWELVE: bool = false;
+    const MOST_ROWS: usize = 4;
 
     #[inline(always)]
     fn load(from: &[u8; REGISTER]) -> Self::Bytes {

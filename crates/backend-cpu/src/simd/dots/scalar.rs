@@ -15,7 +15,7 @@ impl Dots for Plain {
     type Floats = F32x16;
     type Bytes = [u8; REGISTER];
     type Sums = [i32; LANES];
-    const HOLDS_TWELVE: bool = false;
+    const MOST_ROWS: usize = 1;
 
     #[inline(always)]
     fn load(from: &[u8; REGISTER]) -> Self::Bytes {
