@@ -312,7 +312,7 @@ impl Machine for JsonCalls {
             },
             State::BeforeValue => match self.before_value(letter) {
                 Step::Inside if matches!(self.state, State::Value(_)) => self.value(letter, tools, events),
-                step => step,
+                step @ (Step::Inside | Step::Last | Step::After | Step::Malformed) => step,
             },
             State::Value(_) => self.value(letter, tools, events),
             State::AfterValue => self.after_value(letter, events),

@@ -126,7 +126,52 @@ fn replacement<'source>(instruction: &Instruction<'source>) -> Result<Vec<Instru
         I::Eq | I::Ne | I::Gt | I::Gte | I::Lt | I::Lte | I::In | I::CompareAndPreserve(_) => {
             vec![call(PAY), same]
         }
-        _ => vec![same],
+        // None makes a value that is larger than what it was given.
+        I::StoreLocal(_)
+        | I::Lookup(_)
+        | I::GetAttr(_)
+        | I::GetItem
+        | I::LoadConst(_)
+        | I::BuildKwargs(_)
+        | I::MergeKwargs(_)
+        | I::UnpackList(_)
+        | I::UnpackLists(_)
+        | I::Sub
+        | I::Div
+        | I::IntDiv
+        | I::Rem
+        | I::Pow
+        | I::Neg
+        | I::Not
+        | I::Emit
+        | I::PushLoop(_)
+        | I::PushWith
+        | I::Iterate(_)
+        | I::PushDidNotIterate
+        | I::PopFrame
+        | I::PopLoopFrame
+        | I::Jump(_)
+        | I::JumpIfFalse(_)
+        | I::JumpIfFalseOrPop(_)
+        | I::JumpIfTrueOrPop(_)
+        | I::PushAutoEscape
+        | I::PopAutoEscape
+        | I::BeginCapture(_)
+        | I::EndCapture
+        | I::DupTop
+        | I::DiscardTop
+        | I::FastSuper
+        | I::FastRecurse
+        | I::Swap
+        | I::CallBlock(_)
+        | I::LoadBlocks
+        | I::Include(_)
+        | I::ExportLocals
+        | I::BuildMacro(..)
+        | I::Return
+        | I::IsUndefined
+        | I::Enclose(_)
+        | I::GetClosure => vec![same],
     })
 }
 
@@ -140,13 +185,14 @@ fn named_call(count: &Option<u16>) -> Result<Option<u16>, Error> {
 /// Where an instruction may go on.
 fn target<'a>(instruction: &'a mut Instruction<'_>) -> Option<&'a mut u32> {
     use Instruction as I;
-    match instruction {
-        I::Iterate(target)
-        | I::Jump(target)
-        | I::JumpIfFalse(target)
-        | I::JumpIfFalseOrPop(target)
-        | I::JumpIfTrueOrPop(target)
-        | I::BuildMacro(_, target, _) => Some(target),
-        _ => None,
+    if let I::Iterate(target)
+    | I::Jump(target)
+    | I::JumpIfFalse(target)
+    | I::JumpIfFalseOrPop(target)
+    | I::JumpIfTrueOrPop(target)
+    | I::BuildMacro(_, target, _) = instruction
+    {
+        return Some(target);
     }
+    None
 }

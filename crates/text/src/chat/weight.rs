@@ -127,7 +127,15 @@ fn weigh(value: &Value, depth: usize, weight: &mut u64) -> Result<(), Error> {
                 weigh(&item, depth + 1, weight)?;
             }
         }
-        _ => {}
+        ValueKind::Undefined
+        | ValueKind::None
+        | ValueKind::Bool
+        | ValueKind::Number
+        | ValueKind::String
+        | ValueKind::Bytes
+        | ValueKind::Plain
+        | ValueKind::Invalid
+        | _ => {}
     }
     Ok(())
 }
