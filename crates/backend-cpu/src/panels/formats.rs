@@ -174,8 +174,8 @@ fn nibbles(packed: &[u8]) -> [u8; 32] {
 fn five_bits(packed: &[u8]) -> [u8; 32] {
     let fifths = u32::from_le_bytes(*packed.first_chunk().expect("a block has its fifth bits"));
     let mut codes = nibbles(&packed[4..]);
-    for i in 0..32 {
-        codes[i] |= ((fifths >> i & 1) as u8) << 4;
+    for (i, code) in codes.iter_mut().enumerate() {
+        *code |= ((fifths >> i & 1) as u8) << 4;
     }
     codes
 }

@@ -160,8 +160,8 @@ impl Planes for Eight {
     #[inline(always)]
     fn unpack<D: Dots>(from: &[u8]) -> [D::Bytes; 8] {
         let mut registers = [D::load(register(from, 0)); 8];
-        for i in 1..8 {
-            registers[i] = D::load(register(from, i));
+        for (i, loaded) in registers.iter_mut().enumerate().skip(1) {
+            *loaded = D::load(register(from, i));
         }
         registers
     }

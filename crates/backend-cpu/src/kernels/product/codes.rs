@@ -198,8 +198,8 @@ impl<F: PanelFormat> PanelRows<'_, '_, F> {
                 });
             }
         }
-        for r in 0..ROWS {
-            self.put(row + r, sums[r]);
+        for (r, sums) in sums.into_iter().enumerate() {
+            self.put(row + r, sums);
         }
     }
 
@@ -227,8 +227,8 @@ impl<F: PanelFormat> PanelRows<'_, '_, F> {
 fn codes<F: PanelFormat, D: Dots>(planes: &[u8]) -> [D::Bytes; 8] {
     let mut codes = F::Planes::unpack::<D>(planes);
     if let Some(table) = F::TABLE {
-        for i in 0..8 {
-            codes[i] = D::look_up(table, codes[i]);
+        for codes in &mut codes {
+            *codes = D::look_up(table, *codes);
         }
     }
     codes
@@ -246,15 +246,15 @@ fn step<F: PanelFormat, D: Dots>(
     let mut sum = sum;
     if F::Scales::COUNT == 1 {
         let mut dots = F::Offset::start::<D>(x.minus_sum);
-        for i in 0..8 {
-            dots = F::Offset::dot::<D>(dots, codes[i], x.codes[i]);
+        for (codes, x) in codes.iter().zip(x.codes) {
+            dots = F::Offset::dot::<D>(dots, *codes, x);
         }
         sum = D::floats(dots).mul_add(scales.scales[0].mul(x_scale), sum);
     } else {
         for half in 0..2 {
             let mut dots = F::Offset::start::<D>(x.minus_sums[half]);
-            for i in 4 * half..4 * half + 4 {
-                dots = F::Offset::dot::<D>(dots, codes[i], x.codes[i]);
+            for (codes, x) in codes.iter().zip(x.codes).skip(4 * half).take(4) {
+                dots = F::Offset::dot::<D>(dots, *codes, x);
             }
             sum = D::floats(dots).mul_add(scales.scales[half].mul(x_scale), sum);
         }

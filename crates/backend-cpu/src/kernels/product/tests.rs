@@ -9,33 +9,28 @@ use crate::simd::{Isa, IsaLevel};
 use crate::threads::Team;
 use gannet_tensor::Format;
 
-const FORMATS: [Format; 11] = [
-    Format::Q4_0,
-    Format::Q4_1,
-    Format::Q5_0,
-    Format::Q5_1,
-    Format::Q8_0,
-    Format::Iq4Nl,
-    Format::Mxfp4,
-    Format::Q4K,
-    Format::Q5K,
-    Format::Q6K,
-    Format::Iq4Xs,
+/// Every format with panels, and where in a block its f16 scales are.
+const FORMATS: [(Format, &[usize]); 11] = [
+    (Format::Q4_0, &[0]),
+    (Format::Q4_1, &[0, 2]),
+    (Format::Q5_0, &[0]),
+    (Format::Q5_1, &[0, 2]),
+    (Format::Q8_0, &[0]),
+    (Format::Iq4Nl, &[0]),
+    (Format::Mxfp4, &[]),
+    (Format::Q4K, &[0, 2]),
+    (Format::Q5K, &[0, 2]),
+    (Format::Q6K, &[208]),
+    (Format::Iq4Xs, &[0]),
 ];
 
 /// Bytes of any value, but for scales that are finite.
-fn checkpoint(format: Format, rows: usize, columns: usize) -> Vec<u8> {
+fn checkpoint((format, halves): (Format, &[usize]), rows: usize, columns: usize) -> Vec<u8> {
     let block_bytes = format.block_bytes();
     let length = rows * format.row_bytes(columns).expect("whole blocks");
     let byte = |i: usize| ((i as u32 + 3).wrapping_mul(2_654_435_761) >> 24) as u8;
     let mut bytes: Vec<u8> = (0..length).map(byte).collect();
     for (number, block) in bytes.chunks_mut(block_bytes).enumerate() {
-        let halves: &[usize] = match format {
-            Format::Q6K => &[208],
-            Format::Q4_1 | Format::Q5_1 | Format::Q4K | Format::Q5K => &[0, 2],
-            Format::Mxfp4 => &[],
-            _ => &[0],
-        };
         for place in halves {
             let scale = half::f16::from_f32(0.01 * ((number % 13) as f32 - 5.0) + 0.001 * *place as f32);
             block[*place..place + 2].copy_from_slice(&scale.to_le_bytes());
@@ -64,9 +59,9 @@ fn numbers(count: usize) -> Vec<f32> {
 
 #[test]
 fn a_row_of_panels_is_what_the_decoder_gives() {
-    for format in FORMATS {
+    for (format, halves) in FORMATS {
         let (rows, columns) = (37, 512);
-        let bytes = checkpoint(format, rows, columns);
+        let bytes = checkpoint((format, halves), rows, columns);
         let panels = panels(format, &bytes, rows, columns);
         let row_bytes = format.row_bytes(columns).expect("whole blocks");
         for (row, packed) in bytes.chunks_exact(row_bytes).enumerate() {
@@ -88,9 +83,9 @@ fn expected(format: Format, panels: &Panels, output: usize, x: &[f32]) -> f32 {
         let codes: Vec<i32> = block.iter().map(code).collect();
         let x_scale = largest / 127.0;
         let (weights, scales, minimum) = panels.sub_block(output, number);
-        let widths = if format == Format::Q6K { vec![0..16, 16..32] } else { vec![0..32] };
-        for (part, range) in widths.into_iter().enumerate() {
-            let sum: i32 = range.map(|i| weights[i] * codes[i]).sum();
+        let width = if format == Format::Q6K { 16 } else { 32 };
+        for (part, (weights, codes)) in weights.chunks(width).zip(codes.chunks(width)).enumerate() {
+            let sum: i32 = weights.iter().zip(codes).map(|(weight, code)| weight * code).sum();
             y = (sum as f32).mul_add(scales[part] * x_scale, y);
         }
         if let Some(minimum) = minimum {
@@ -103,10 +98,10 @@ fn expected(format: Format, panels: &Panels, output: usize, x: &[f32]) -> f32 {
 #[test]
 fn every_format_and_level_and_row_count_gives_the_bits_of_the_formula() {
     let rows = 130;
-    for format in FORMATS {
+    for (format, halves) in FORMATS {
         let columns = if format.block_elements() == 256 { 768 } else { 96 };
         for outputs in [37, 16, 1] {
-            let bytes = checkpoint(format, outputs, columns);
+            let bytes = checkpoint((format, halves), outputs, columns);
             let panels = panels(format, &bytes, outputs, columns);
             let x = numbers(rows * columns);
             let value =
@@ -141,7 +136,7 @@ fn product(isa: Isa, threads: usize, panels: &Panels, x: &[f32]) -> Vec<f32> {
 
 #[test]
 fn what_is_not_finite_is_shown_and_what_vanishes_is_zero() {
-    let bytes = checkpoint(Format::Q8_0, 16, 64);
+    let bytes = checkpoint((Format::Q8_0, &[0]), 16, 64);
     let panels = panels(Format::Q8_0, &bytes, 16, 64);
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let mut x = numbers(64);
