@@ -18,7 +18,8 @@ const FAMILY_NAMES: [&str; 8] =
     ["llama", "qwen", "gemma", "mistral", "mixtral", "smollm", "deepseek", "granite"];
 
 /// Places where any family may be named, with the reason.
-const FAMILY_PLACES: [(&str, &str); 4] = [
+const FAMILY_PLACES: [(&str, &str); 5] = [
+    ("crates/grammar/src/tools.rs", "formats of tool calls are named after the models that write them"),
     (FAMILIES, "the tables themselves"),
     ("crates/text/src/", "tokenizer kinds carry the names of the models that brought them"),
     ("crates/testing/", "goldens and toy checkpoints are named after their family"),
