@@ -21,8 +21,12 @@ const SNAPSHOTS: u32 = 8;
 /// take at most.
 const WHOLE_STEP_ROWS: usize = 8192;
 
-/// What is kept back for what is not counted one by one: code, tokenizer, requests.
+/// What is kept back for what is not counted one by one: code, requests, the allocator's own.
 const MARGIN_BYTES: u64 = 32 << 20;
+
+/// And for each entry of the vocabulary, what reading a tokenizer leaves: an estimate from the resident memory of models
+/// of 49,152 and of 262,144 entries.
+const MARGIN_BYTES_PER_ENTRY: u64 = 512;
 
 /// The inputs of drafted rows take less memory than the state after each.
 const ROLLBACK: Rollback = Rollback::Replay;
@@ -114,7 +118,7 @@ impl MemoryPlan {
         let fixed = MemoryUse::default()
             .with(MemoryClass::Weights, weight_bytes)
             .with(MemoryClass::Scratch, scratch_bytes(program, step_rows, sequences))
-            .with(MemoryClass::Margin, MARGIN_BYTES);
+            .with(MemoryClass::Margin, margin_bytes(program));
         let left = available_bytes.saturating_sub(fixed.total());
         let slots = sequences as u32;
         let wish = Wish {
@@ -176,6 +180,11 @@ impl MemoryPlan {
             pooling: Pooling::of(program, self.step_rows),
         }
     }
+}
+
+fn margin_bytes(program: &Program) -> u64 {
+    let entries = program.state.sampler.map_or(0, |sampler| sampler.vocabulary as u64);
+    MARGIN_BYTES.saturating_add(entries.saturating_mul(MARGIN_BYTES_PER_ENTRY))
 }
 
 /// Bytes of the values of the largest step, and of the scores that are kept from its end until tokens are drawn from
