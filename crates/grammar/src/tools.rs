@@ -260,20 +260,18 @@ impl Writer<'_> {
         let mut keys: Vec<&String> = properties.keys().collect();
         keys.sort_by_key(|key| !is_required(key));
         let mut arguments = String::new();
-        let mut before = 0;
         for (number, key) in keys.iter().enumerate() {
             let rule = format!("arg_{place}_{number}");
             let value = self.value(&rule, tool, &properties[*key])?;
             self.rules += &format!("{rule}: {}\n", self.argument(key, &value));
             match (self.has_commas(), is_required(key)) {
-                (true, true) if before == 0 => arguments += &format!(" {rule}"),
+                (true, true) if number == 0 => arguments += &format!(" {rule}"),
                 (true, true) => arguments += &format!(" \", \" {rule}"),
-                (true, false) if before == 0 => return self.optional(place, tool, keys.len(), number),
+                (true, false) if number == 0 => return self.optional(place, tool, keys.len(), number),
                 (true, false) => arguments += &format!(" (\", \" {rule})?"),
                 (false, true) => arguments += &format!(" {rule}"),
                 (false, false) => arguments += &format!(" {rule}?"),
             }
-            before += 1;
         }
         self.close(place, tool, &arguments)
     }

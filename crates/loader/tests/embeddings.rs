@@ -120,7 +120,7 @@ fn the_prefix_cache_serves_models_that_read_in_chunks_alone() {
 fn fewer_dimensions_are_the_first_ones_at_unit_length() {
     let (golden, expected) = pooled().remove(0);
     let handle = engine(&golden.model, &VECTORS, None);
-    let found = embed_all(&handle, &[golden.ids.clone()], Some(5)).remove(0).vector;
+    let found = embed_all(&handle, std::slice::from_ref(&golden.ids), Some(5)).remove(0).vector;
     let length = expected[..5].iter().map(|x| x * x).sum::<f32>().sqrt();
     let expected: Vec<f32> = expected[..5].iter().map(|x| x / length).collect();
     check_close("five dimensions", &found, &expected);

@@ -170,8 +170,8 @@ fn a_drafter_in_gguf_that_cant_run_is_refused_by_key() {
     let block = block_drafter();
     let taps = ("target_layers", Value::Array(Array::I32(vec![1, 3])));
     let mask = ("tokenizer.ggml.mask_token_id", Value::U32(63));
-    refused(&block, "dflash", &[mask.clone()], "dflash.target_layers");
-    refused(&block, "dflash", &[taps.clone()], "mask_token_id");
+    refused(&block, "dflash", std::slice::from_ref(&mask), "dflash.target_layers");
+    refused(&block, "dflash", std::slice::from_ref(&taps), "mask_token_id");
     refused(
         &block,
         "dflash",

@@ -12,10 +12,8 @@ fn tools() -> Vec<Tool> {
 }
 
 fn parser(format: CallFormat) -> AnswerParser {
-    let reasoning = match format {
-        CallFormat::Mistral => ReasoningFormat::ThinkBrackets,
-        _ => ReasoningFormat::Think,
-    };
+    let is_mistral = format == CallFormat::Mistral;
+    let reasoning = if is_mistral { ReasoningFormat::ThinkBrackets } else { ReasoningFormat::Think };
     AnswerParser::new(format, Some(reasoning), tools())
 }
 

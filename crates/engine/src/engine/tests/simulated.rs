@@ -267,7 +267,7 @@ impl SimulatedState {
             if group.lifetime == PageLifetime::Open {
                 let page = |number: usize| batch.pages_of(table)[number - table.released as usize];
                 let is_shared = (first + 1..=last).any(|number| page(number) == page(first));
-                let is_read = rows[0].index as usize % PAGE_TOKENS != 0;
+                let is_read = !(rows[0].index as usize).is_multiple_of(PAGE_TOKENS);
                 assert!(!is_read || !is_shared, "the first row's open page is written by others");
             }
         }
