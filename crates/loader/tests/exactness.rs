@@ -266,14 +266,8 @@ fn answer_after(
     earlier: &[&[TokenId]],
     prompt: &[TokenId],
 ) -> (Answer, Usage) {
-    let cell = Cell {
-        companions: 0,
-        step_rows: None,
-        cache: Cache::Cold,
-        is_tight: false,
-        is_constrained: false,
-        kv_format,
-    };
+    let (companions, step_rows, is_tight, is_constrained) = (0, None, false, false);
+    let cell = Cell { companions, step_rows, cache: Cache::Cold, is_tight, is_constrained, kv_format };
     let Running { handle, thread } = engine(model, &cell);
     for other in earlier {
         collect(&submit(&handle, other.to_vec(), 0).1);

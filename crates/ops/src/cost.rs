@@ -74,6 +74,7 @@ impl Arithmetic {
     /// The cheapest that loses nothing of keys and values.
     fn of_kv(format: KvFormat) -> Self {
         match format {
+            // Codes meet queries and weights in float32.
             KvFormat::F32 | KvFormat::F16 | KvFormat::Int8 => Arithmetic::Float32,
             KvFormat::Bf16 => Arithmetic::Bf16,
         }
