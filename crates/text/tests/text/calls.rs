@@ -212,7 +212,11 @@ const CASES: &[(CallFormat, &str, &[&str])] = &[
         "<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{\"a\": \"}\"}",
         &["call f|{\"a\": \"}\"}"],
     ),
-    (CallFormat::Harmony, "<|channel|>commentary to=functions.f <|message|>{\"a\": ", &["call f|{\"a\":..."]),
+    (
+        CallFormat::Harmony,
+        "<|channel|>commentary to=functions.f <|message|>{\"a\": ",
+        &["call f|{\"a\": ..."],
+    ),
     (CallFormat::Harmony, "Just text.", &["content|Just text."]),
 ];
 

@@ -147,13 +147,15 @@ fn a_shared_system_prompt_is_found_by_the_second_that_has_it() {
     for kind in Kind::ALL {
         let mut bench = Bench::roomy(kind, options(2, 256));
         let system = prompt(1, 500);
-        for (user, expected) in [(10, 0), (20, 500)] {
+        // A page that filled up has its keys in int8 alone, so a hit ends where it begins, unless a snapshot in it kept them.
+        let known = if kind == Kind::Quantised { 500 / PAGE_TOKENS * PAGE_TOKENS } else { 500 };
+        for (user, expected) in [(10, 0), (20, known)] {
             let text = [system.clone(), prompt(user, 30)].concat();
             let id = bench.submit_with(&text, 5, |request| request.boundaries = vec![500]);
             bench.finish();
             bench.check_answer(id, &text);
             let reused = bench.ending(id).expect("it has ended").1.reused_tokens;
-            assert_eq!(reused, expected, "{kind:?}");
+            assert_eq!(reused as usize, expected, "{kind:?}");
         }
     }
 }
