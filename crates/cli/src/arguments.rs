@@ -44,7 +44,7 @@ pub(crate) struct ModelArguments {
 }
 
 /// Where a model runs.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct DeviceArguments {
     /// What computes: the CPU's vector units, or the slow reference that defines each operation
     #[arg(long, value_enum, default_value_t = BackendName::Cpu)]
@@ -52,7 +52,7 @@ pub(crate) struct DeviceArguments {
     /// Threads that compute [default: one a physical core that this process may use]
     #[arg(long, value_name = "N", value_parser = values::threads)]
     pub(crate) threads: Option<usize>,
-    /// What rows are made before the CPU multiplies them with quantised weights [default: int8]
+    /// What rows are made before the CPU multiplies them with quantised weights [default: int8; `eval logits`: f32]
     #[arg(long, value_enum)]
     pub(crate) activations: Option<ActivationsName>,
     /// Instructions to use of those that the processor has, for comparisons [default: the fastest]

@@ -2,10 +2,10 @@
 
 use super::memory::MemoryPlan;
 use crate::kernels::Crew;
-use crate::kernels::product::activations::Activations;
+use crate::kernels::product::activations::{Activations, Terms};
 use crate::memory::Buffer;
 use gannet_ops::step::StepValues;
-use gannet_ops::{Batch, BatchLimits, DeviceError, Element, Node, Program, Value, ValueId};
+use gannet_ops::{Batch, BatchLimits, DeviceError, Element, Node, Op, Program, Rows, Value, ValueId};
 
 /// All values of a program; the memory stays from step to step.
 pub(super) struct Values {
@@ -16,6 +16,8 @@ pub(super) struct Values {
     ids: Vec<Vec<Option<u32>>>,
     /// Rows of each value in this step.
     rows: Vec<usize>,
+    /// How closely codes stand for each value.
+    terms: Vec<Terms>,
     /// The value that was made codes last, with them: products that read one value follow each other.
     codes: (Option<ValueId>, Activations),
 }
@@ -30,6 +32,7 @@ impl Values {
             buffers: bytes.into_iter().map(|bytes| Buffer::zeroed(bytes, what)).collect::<Result<_, _>>()?,
             ids: vec![Vec::new(); program.values.len()],
             rows: vec![0; program.values.len()],
+            terms: terms(program),
             codes: (None, Activations::default()),
         })
     }
@@ -53,7 +56,7 @@ impl Values {
     pub(super) fn encode(&mut self, crew: &mut Crew<'_>, id: ValueId) {
         if self.codes.0 != Some(id) {
             let (_, mut codes) = std::mem::take(&mut self.codes);
-            codes.fill(crew, self.numbers(id), self.of(id).width);
+            codes.fill(crew, self.numbers(id), self.of(id).width, self.terms[id.0 as usize]);
             self.codes = (Some(id), codes);
         }
     }
@@ -92,6 +95,20 @@ impl Values {
     fn buffer(&self, id: ValueId) -> usize {
         self.buffer_of[id.0 as usize].expect("the verifier saw numbers here")
     }
+}
+
+/// One term in general. Two for what a gate makes, where few numbers are far larger than their neighbours, and for what
+/// the scores are made of, whose error nothing after it evens out: half of what codes change about a model's
+/// distributions comes from these, for a fraction of its products.
+fn terms(program: &Program) -> Vec<Terms> {
+    let of = |value: &Value| if value.rows == Rows::Outputs { Terms::Two } else { Terms::One };
+    let mut terms: Vec<Terms> = program.values.iter().map(of).collect();
+    for node in &program.nodes {
+        if matches!(node.op, Op::SiluGate | Op::GeluGate | Op::ClampedGate { .. }) {
+            terms[node.outputs[0].0 as usize] = Terms::Two;
+        }
+    }
+    terms
 }
 
 impl StepValues for Values {

@@ -4,6 +4,9 @@
 //! scale = max |x| / 127,   code[i] = round(x[i] * (127 / max |x|)),   over 32 columns; to even where in the middle
 //! ```
 //!
+//! A value whose codes would lose too much has two terms: what the codes leave over is made codes once more, and its blocks
+//! follow those of the whole row. See [`Terms`].
+//!
 //! A block whose largest number is below [`SMALLEST`] is zero. One with a number that is not finite has a scale
 //! that is none, so that every product with the row shows it.
 //!
@@ -39,10 +42,30 @@ pub(crate) struct Block {
     pub(super) minus_sums: [i32; 2],
 }
 
-/// Rows of a value as codes, `[blocks, rows]`, so that a product finds what it needs of several rows side by side.
+/// How closely codes stand for numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Terms {
+    /// To a 254th of the largest of a block.
+    #[default]
+    One,
+    /// To a 254th of that.
+    Two,
+}
+
+impl Terms {
+    pub(super) fn count(self) -> usize {
+        match self {
+            Terms::One => 1,
+            Terms::Two => 2,
+        }
+    }
+}
+
+/// Rows of a value as codes, `[terms, blocks, rows]`, so that a product finds what it needs of several rows side by side.
 #[derive(Default)]
 pub(crate) struct Activations {
     rows: usize,
+    terms: Terms,
     blocks: Vec<Block>,
 }
 
@@ -51,13 +74,18 @@ impl Activations {
         self.rows
     }
 
+    pub(super) fn terms(&self) -> Terms {
+        self.terms
+    }
+
     pub(super) fn blocks(&self) -> &[Block] {
         &self.blocks
     }
 
     /// Replaces the rows by those of x `[rows, width]`; the width is whole blocks.
-    pub(crate) fn fill(&mut self, crew: &mut Crew<'_>, x: &[f32], width: usize) {
-        self.resize(x.len() / width, width);
+    pub(crate) fn fill(&mut self, crew: &mut Crew<'_>, x: &[f32], width: usize, terms: Terms) {
+        self.terms = terms;
+        self.resize(x.len() / width, width / SUB_BLOCK * terms.count());
         if self.rows == 0 {
             return;
         }
@@ -65,14 +93,15 @@ impl Activations {
         let rows_per_part = BLOCKS_PER_PART.div_ceil(width / SUB_BLOCK);
         crew.columns(&mut self.blocks, rows, rows_per_part, |out, _| {
             let range = out.range();
-            isa.run(Encode { x: &x[range.start * width..range.end * width], width, out });
+            isa.run(Encode { x: &x[range.start * width..range.end * width], width, terms, out });
         });
     }
 
     /// Replaces the rows by rows of others, in this order.
     pub(crate) fn gather(&mut self, from: &Activations, rows: impl ExactSizeIterator<Item = usize> + Clone) {
         let blocks = from.blocks.len() / from.rows.max(1);
-        self.resize(rows.len(), blocks * SUB_BLOCK);
+        self.terms = from.terms;
+        self.resize(rows.len(), blocks);
         let pairs =
             from.blocks.chunks_exact(from.rows.max(1)).zip(self.blocks.chunks_exact_mut(self.rows.max(1)));
         for (from, to) in pairs {
@@ -80,9 +109,9 @@ impl Activations {
         }
     }
 
-    fn resize(&mut self, rows: usize, width: usize) {
+    fn resize(&mut self, rows: usize, blocks: usize) {
         self.rows = rows;
-        self.blocks.resize(rows * (width / SUB_BLOCK), Block::default());
+        self.blocks.resize(rows * blocks, Block::default());
     }
 }
 
@@ -90,6 +119,7 @@ impl Activations {
 struct Encode<'a, 'b> {
     x: &'a [f32],
     width: usize,
+    terms: Terms,
     out: Columns<'b, Block>,
 }
 
@@ -98,12 +128,27 @@ impl Kernel for Encode<'_, '_> {
 
     #[inline(always)]
     fn run<L: Lanes>(mut self) {
+        let blocks = self.width / SUB_BLOCK;
         for (row, x) in self.x.chunks_exact(self.width).enumerate() {
-            for (block, x) in x.as_chunks::<SUB_BLOCK>().0.iter().enumerate() {
-                self.out.row(block)[row] = encode(x);
+            for (number, x) in x.as_chunks::<SUB_BLOCK>().0.iter().enumerate() {
+                let block = encode(x);
+                self.out.row(number)[row] = block;
+                if self.terms == Terms::Two {
+                    self.out.row(blocks + number)[row] = encode(&rest(x, &block));
+                }
             }
         }
     }
+}
+
+/// What the codes of a block leave over; nothing where it is no number.
+#[inline(always)]
+fn rest(x: &[f32; SUB_BLOCK], block: &Block) -> [f32; SUB_BLOCK] {
+    if block.scale.is_nan() {
+        return [0.0; SUB_BLOCK];
+    }
+    let bytes: &[i8; SUB_BLOCK] = bytemuck::cast_ref(&block.codes);
+    std::array::from_fn(|i| f32::from(bytes[i]).mul_add(-block.scale, x[i]))
 }
 
 #[inline(always)]

@@ -9,6 +9,8 @@
 //! at the end: y[r,o] += bias[o]
 //! ```
 //!
+//! Where x has two terms, the blocks of the second follow those of the first, with the same blocks of the matrix.
+//!
 //! Each `*` rounds once, each fma once, the conversion of an integer once. `scale` is the number that the format
 //! means, a float32 without loss. Sixteen outputs are the lanes of a register and nothing is summed across lanes, so
 //! the bits of one (row, output) follow from this formula alone: they are the same beside any other rows, at every
@@ -20,7 +22,7 @@
 //! sums. One row is bound by memory; many rows by the instruction that multiplies codes, of which there are eight
 //! for 3 to 6 others that take the same units.
 
-use super::activations::{Activations, Block};
+use super::activations::{Activations, Block, Terms};
 use crate::kernels::Crew;
 use crate::panels::{
     BlockScales, Offset, PanelFormat, PanelVisitor, Panels, Planes, SUB_BLOCK, Scales, head_bytes, run_bytes,
@@ -97,7 +99,7 @@ impl PanelVisitor for Part<'_, '_> {
         let Self { product: CodeProduct { isa, x, panels, matrix, bias }, rows, places, columns } = self;
         let outputs = columns.range();
         let first = outputs.start / LANES;
-        let most = (ROW_BYTES / (panels.columns / SUB_BLOCK * size_of::<Block>())).max(1);
+        let most = (ROW_BYTES / (x.terms().count() * panels.columns / SUB_BLOCK * size_of::<Block>())).max(1);
         // Equal runs, of a length that the tiles divide.
         let runs = rows.len().div_ceil(most).max(1);
         let run = rows.len().div_ceil(runs).next_multiple_of(12);
@@ -114,6 +116,7 @@ impl PanelVisitor for Part<'_, '_> {
                     panel,
                     x: x.blocks(),
                     x_rows: x.rows(),
+                    terms: x.terms(),
                     rows: start..end,
                     bias,
                     places,
@@ -142,6 +145,7 @@ struct PanelRows<'a, 'b, F> {
     panel: &'a [u8],
     x: &'a [Block],
     x_rows: usize,
+    terms: Terms,
     rows: Range<usize>,
     bias: Option<&'a [f32]>,
     places: Places<'a>,
@@ -185,17 +189,19 @@ impl<F: PanelFormat> PanelRows<'_, '_, F> {
     fn tile<D: Dots, const ROWS: usize>(&mut self, row: usize) {
         let mut sums = [D::Floats::splat(0.0); ROWS];
         let mut x = self.x[row..].chunks(self.x_rows);
-        for run in self.panel.chunks_exact(run_bytes::<F>()) {
-            let (heads, sub_blocks) = run.split_at(head_bytes::<F>());
-            for sub_block in sub_blocks.chunks_exact(sub_block_bytes::<F>()) {
-                let Some(x) = x.next().and_then(|x| x.first_chunk::<ROWS>()) else { return };
-                let (bytes, planes) = sub_block.split_at(F::Scales::BYTES * LANES);
-                let scales = F::Scales::read::<D>(heads, bytes);
-                let codes = codes::<F, D>(planes);
-                // Written out, because the compiler leaves a loop of so long a body with its sums in memory.
-                each_row!(0 1 2 3 4 5 6 7 8 9 10 11 of ROWS: r => {
-                    sums[r] = step::<F, D>(&codes, &scales, &x[r], sums[r]);
-                });
+        for _ in 0..self.terms.count() {
+            for run in self.panel.chunks_exact(run_bytes::<F>()) {
+                let (heads, sub_blocks) = run.split_at(head_bytes::<F>());
+                for sub_block in sub_blocks.chunks_exact(sub_block_bytes::<F>()) {
+                    let Some(x) = x.next().and_then(|x| x.first_chunk::<ROWS>()) else { return };
+                    let (bytes, planes) = sub_block.split_at(F::Scales::BYTES * LANES);
+                    let scales = F::Scales::read::<D>(heads, bytes);
+                    let codes = codes::<F, D>(planes);
+                    // Written out, because the compiler leaves a loop of so long a body with its sums in memory.
+                    each_row!(0 1 2 3 4 5 6 7 8 9 10 11 of ROWS: r => {
+                        sums[r] = step::<F, D>(&codes, &scales, &x[r], sums[r]);
+                    });
+                }
             }
         }
         for (r, sums) in sums.into_iter().enumerate() {

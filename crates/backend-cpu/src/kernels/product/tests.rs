@@ -1,6 +1,6 @@
 //! The formula of products of codes, stated number by number, against every format, level and row count.
 
-use super::activations::Activations;
+use super::activations::{Activations, Terms};
 use crate::arena::Arena;
 use crate::kernels::linear::{Linear, linear_codes};
 use crate::kernels::{Crew, Scratch};
@@ -75,13 +75,23 @@ fn a_row_of_panels_is_what_the_decoder_gives() {
 }
 
 /// The product of one row and one output, by the formula.
-fn expected(format: Format, panels: &Panels, output: usize, x: &[f32]) -> f32 {
-    let mut y = 0.0f32;
+fn expected(format: Format, panels: &Panels, output: usize, x: &[f32], terms: Terms) -> f32 {
+    let (y, rest) = with_term(format, panels, output, x, 0.0);
+    match terms {
+        Terms::One => y,
+        Terms::Two => with_term(format, panels, output, &rest, y).0,
+    }
+}
+
+/// The sum with one term more, and what its codes leave over.
+fn with_term(format: Format, panels: &Panels, output: usize, x: &[f32], mut y: f32) -> (f32, Vec<f32>) {
+    let mut rest = Vec::new();
     for (number, block) in x.chunks_exact(32).enumerate() {
         let largest = block.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
         let code = |x: &f32| (f64::from(*x) * f64::from(127.0 / largest)).round_ties_even() as i32;
         let codes: Vec<i32> = block.iter().map(code).collect();
         let x_scale = largest / 127.0;
+        rest.extend(block.iter().zip(&codes).map(|(x, code)| (*code as f32).mul_add(-x_scale, *x)));
         let (weights, scales, minimum) = panels.sub_block(output, number);
         let width = if format == Format::Q6K { 16 } else { 32 };
         for (part, (weights, codes)) in weights.chunks(width).zip(codes.chunks(width)).enumerate() {
@@ -92,43 +102,47 @@ fn expected(format: Format, panels: &Panels, output: usize, x: &[f32]) -> f32 {
             y = minimum.mul_add(x_scale * codes.iter().sum::<i32>() as f32, y);
         }
     }
-    y
+    (y, rest)
 }
 
 #[test]
 fn every_format_and_level_and_row_count_gives_the_bits_of_the_formula() {
-    let rows = 130;
     for (format, halves) in FORMATS {
         let columns = if format.block_elements() == 256 { 768 } else { 96 };
-        for outputs in [37, 16, 1] {
+        for (outputs, terms) in [(37, Terms::One), (37, Terms::Two), (16, Terms::Two), (1, Terms::One)] {
             let bytes = checkpoint((format, halves), outputs, columns);
-            let panels = panels(format, &bytes, outputs, columns);
-            let x = numbers(rows * columns);
-            let value =
-                |i: usize| expected(format, &panels, i % outputs, &x[i / outputs * columns..][..columns]);
-            let expected: Vec<f32> = (0..rows * outputs).map(value).collect();
-            assert!(expected.iter().all(|x| x.is_finite()), "{format}");
-            for (level, threads) in IsaLevel::available().flat_map(|level| [(level, 1), (level, 3)]) {
-                let isa = Isa::new(level).expect("the level is available");
-                for rows in [1, 2, 3, 4, 5, 7, 8, 12, 13, 24, 33, rows] {
-                    let found = product(isa, threads, &panels, &x[..rows * columns]);
-                    let same = found.iter().zip(&expected).position(|(a, b)| a.to_bits() != b.to_bits());
-                    let what =
-                        format!("{format} at {level}, {threads} threads, {rows} rows, {outputs} outputs");
-                    assert_eq!(same, None, "{what}");
-                }
-            }
+            check_bits(&panels(format, &bytes, outputs, columns), terms);
         }
     }
 }
 
-fn product(isa: Isa, threads: usize, panels: &Panels, x: &[f32]) -> Vec<f32> {
+fn check_bits(panels: &Panels, terms: Terms) {
+    let Panels { format, rows: outputs, columns, .. } = *panels;
+    let rows = 130;
+    let x = numbers(rows * columns);
+    let row = |i: usize| &x[i / outputs * columns..][..columns];
+    let expected: Vec<f32> =
+        (0..rows * outputs).map(|i| expected(format, panels, i % outputs, row(i), terms)).collect();
+    assert!(expected.iter().all(|x| x.is_finite()), "{format}");
+    for (level, threads) in IsaLevel::available().flat_map(|level| [(level, 1), (level, 3)]) {
+        let isa = Isa::new(level).expect("the level is available");
+        for rows in [1, 2, 3, 4, 5, 7, 8, 12, 13, 24, 33, rows] {
+            let found = product(isa, threads, panels, &x[..rows * columns], terms);
+            let same = found.iter().zip(&expected).position(|(a, b)| a.to_bits() != b.to_bits());
+            let what =
+                format!("{format} at {level}, {threads} threads, {rows} rows, {outputs} outputs, {terms:?}");
+            assert_eq!(same, None, "{what}");
+        }
+    }
+}
+
+fn product(isa: Isa, threads: usize, panels: &Panels, x: &[f32], terms: Terms) -> Vec<f32> {
     let team = Team::start(threads).expect("threads can be started");
     let mut scratch: Vec<Scratch> = (0..threads).map(|_| Scratch::default()).collect();
     let mut shared = Scratch::default();
     let mut crew = Crew { turn: team.turn(), isa, scratch: &mut scratch, shared: &mut shared };
     let mut codes = Activations::default();
-    codes.fill(&mut crew, x, panels.columns);
+    codes.fill(&mut crew, x, panels.columns, terms);
     let mut out = vec![f32::NAN; x.len() / panels.columns * panels.rows];
     linear_codes(&mut crew, &codes, vec![Linear { panels, bias: None, out: &mut out }]);
     out
@@ -141,11 +155,11 @@ fn what_is_not_finite_is_shown_and_what_vanishes_is_zero() {
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let mut x = numbers(64);
         x[40] = bad;
-        assert!(product(Isa::best(), 1, &panels, &x).iter().all(|y| y.is_nan()), "{bad}");
+        assert!(product(Isa::best(), 1, &panels, &x, Terms::Two).iter().all(|y| y.is_nan()), "{bad}");
     }
     for tiny in [0.0, -0.0, 1e-36, f32::from_bits(1)] {
-        assert_eq!(product(Isa::best(), 1, &panels, &[tiny; 64]), [0.0; 16], "{tiny}");
+        assert_eq!(product(Isa::best(), 1, &panels, &[tiny; 64], Terms::Two), [0.0; 16], "{tiny}");
     }
-    let largest = product(Isa::best(), 1, &panels, &[f32::MAX; 64]);
+    let largest = product(Isa::best(), 1, &panels, &[f32::MAX; 64], Terms::Two);
     assert!(largest.iter().all(|y| !y.is_nan()), "the largest numbers have codes");
 }

@@ -136,6 +136,7 @@ mod tests {
     fn a_chat_names_the_ends_of_its_messages_for_the_turns_that_follow() {
         let tokenizer = r#"{
             "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "<end>": 2}, "merges": []},
+            "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false},
             "added_tokens": [{"id": 2, "content": "<end>", "special": true, "normalized": false,
                 "single_word": false, "lstrip": false, "rstrip": false}]
         }"#;
