@@ -3,6 +3,7 @@
 use super::simulated::Kind;
 use super::*;
 use crate::scheduler;
+use gannet_ops::PAGE_TOKENS;
 
 fn options(sequences: usize, step_rows: usize) -> EngineOptions {
     EngineOptions { sequences, waiting: 16, depth: 1, step_rows: Some(step_rows) }
