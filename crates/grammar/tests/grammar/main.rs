@@ -4,4 +4,5 @@
 
 mod grammars;
 mod schemas;
+mod validator;
 mod walker;

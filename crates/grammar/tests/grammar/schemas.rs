@@ -5,6 +5,7 @@ use gannet_grammar::{Grammar, GrammarConstraint, GrammarError};
 use serde_json::Value;
 use std::ops::Range;
 
+use crate::validator::Validator;
 use crate::walker::qwen;
 
 /// Tokens of the longest text.
@@ -28,7 +29,7 @@ fn check_refusal(name: &str, schema: &Value, error: &GrammarError) {
 
 /// Makes texts with some seeds; how many ended by themselves. Those are valid.
 fn check_texts(name: &str, schema: &Value, constraint: &GrammarConstraint, seeds: Range<u64>) -> usize {
-    let validator = jsonschema::options().should_validate_formats(true).build(schema).unwrap();
+    let validator = Validator::new(schema);
     let check = |seed: &u64| {
         let text = qwen().make(constraint.copy(), *seed, TOKENS_MAX);
         if text.has_ended {
