@@ -19,6 +19,10 @@ USER = [{"role": "user", "content": "What is the capital of France?"}]
 CASES = []
 
 
+# The client of messages has no argument for a temperature any more; the protocol has.
+GREEDY = {"temperature": 0}
+
+
 def case(function):
     CASES.append(function)
     return function
@@ -290,14 +294,14 @@ def a_response_goes_on_from_another():
 
 @case
 def a_message_is_answered():
-    message = claude.messages.create(model=MODEL, messages=USER, max_tokens=24, temperature=0)
+    message = claude.messages.create(model=MODEL, messages=USER, max_tokens=24, extra_body=GREEDY)
     assert message.content[0].text == chat().choices[0].message.content
     assert message.stop_reason in ("end_turn", "max_tokens")
 
 
 @case
 def a_message_is_streamed():
-    with claude.messages.stream(model=MODEL, messages=USER, max_tokens=24, temperature=0) as stream:
+    with claude.messages.stream(model=MODEL, messages=USER, max_tokens=24, extra_body=GREEDY) as stream:
         text = "".join(stream.text_stream)
         final = stream.get_final_message()
     assert text == final.content[0].text == chat().choices[0].message.content
@@ -313,14 +317,14 @@ def a_messages_system_counts():
 @case
 def a_messages_stop_sequence_is_named():
     message = claude.messages.create(
-        model=MODEL, messages=USER, max_tokens=24, temperature=0, stop_sequences=["Paris"]
+        model=MODEL, messages=USER, max_tokens=24, extra_body=GREEDY, stop_sequences=["Paris"]
     )
     assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "Paris")
 
 
 @case
 def a_wrong_message_is_a_bad_request():
-    for more in [{"max_tokens": 0}, {"temperature": 9}, {"messages": []}]:
+    for more in [{"max_tokens": 0}, {"extra_body": {"temperature": 9}}, {"messages": []}]:
         given = {"model": MODEL, "messages": USER, "max_tokens": 4, **more}
         refused(anthropic.BadRequestError, lambda: claude.messages.create(**given))
     refused(anthropic.NotFoundError, lambda: claude.messages.create(model="absent", messages=USER, max_tokens=4))
