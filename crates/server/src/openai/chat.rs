@@ -10,7 +10,6 @@ use crate::generate::params::{Params, logprob_count, token_count};
 use crate::generate::prompt::{self, Conversation};
 use crate::http::sse;
 use crate::models::Served;
-use crate::wire::body;
 use crate::wire::fields::Fields;
 use axum::body::Body;
 use axum::extract::State;
@@ -34,8 +33,7 @@ pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
-    let mut fields = body::fields(request, &app.config.limits).await?;
-    let served = request::model(&app, &mut fields).await?;
+    let (fields, served) = request::open(&app, request).await?;
     let ChatRequest { conversation, params, delivery } = take(fields, &served, &app)?;
     let prompt = prompt::of_chat(&app, &served, conversation).await?;
     let head = Head::new("chatcmpl-", &served);
@@ -58,12 +56,10 @@ pub(crate) async fn render(
     State(app): State<Arc<App>>,
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
-    let mut fields = body::fields(request, &app.config.limits).await?;
-    let served = request::model(&app, &mut fields).await?;
+    let (fields, served) = request::open(&app, request).await?;
     let ChatRequest { conversation, .. } = take(fields, &served, &app)?;
     let prompt = prompt::of_chat(&app, &served, conversation).await?;
-    let ids: Vec<u32> = prompt.ids.iter().map(|id| id.0).collect();
-    Ok(chat_form::json(&json!({"model": served.name, "token_ids": ids, "features": null})))
+    Ok(chat_form::json(&chat_form::rendered(&served, &prompt)))
 }
 
 fn take(mut fields: Fields, served: &Served, app: &App) -> Result<ChatRequest, ApiError> {

@@ -1,13 +1,15 @@
 //! Answers to conversations in the protocol's form: whole, and as chunks.
 
+use super::chunks::{Chunks, DONE};
 use super::logprobs::{ids_of, of_chat};
 use super::request::Head;
-use super::usage::{timings, usage};
+use super::usage::account;
 use crate::error::ApiError;
 use crate::generate::answering::{Answering, Finish, FinishKind, Token, Update};
 use crate::generate::collect::Whole;
 use crate::generate::params::{Extras, Params};
 use crate::generate::parts::Part;
+use crate::generate::prompt::Prompt;
 use crate::http::sse::{Protocol, SseEvent};
 use crate::models::Served;
 use axum::body::Body;
@@ -40,10 +42,7 @@ pub(super) fn whole(
         Value::Object(choice)
     });
     let mut object = head.object("chat.completion", choices.collect());
-    object.insert("usage".to_owned(), usage(&answering.total));
-    if params.extras.timings {
-        object.insert("timings".to_owned(), timings(answering));
-    }
+    account(&mut object, params.extras, answering);
     if let Some(ids) = prompt_ids {
         object.insert("prompt_token_ids".to_owned(), json!(plain(&ids)));
     }
@@ -68,6 +67,11 @@ pub(super) fn stop_reason(finish: Option<&Finish>) -> Value {
 
 pub(super) fn plain(ids: &[TokenId]) -> Vec<u32> {
     ids.iter().map(|id| id.0).collect()
+}
+
+/// The token ids of a prompt that is not answered.
+pub(super) fn rendered(served: &Served, prompt: &Prompt) -> Value {
+    json!({"model": served.name, "token_ids": plain(&prompt.ids), "features": null})
 }
 
 fn ended(index: usize, name: &str, said: Value, finish: Option<&Finish>) -> Map<String, Value> {
@@ -99,11 +103,9 @@ fn add_tokens(
 
 /// An answer as chunks.
 pub(super) struct ChatStream {
-    head: Head,
+    chunks: Chunks,
     served: Arc<Served>,
     logprobs: Option<u32>,
-    extras: Extras,
-    with_usage: bool,
     prompt_ids: Option<Vec<TokenId>>,
     /// Which answers have said who speaks.
     begun: Vec<bool>,
@@ -118,24 +120,16 @@ impl ChatStream {
         prompt_ids: Option<Vec<TokenId>>,
     ) -> Self {
         let begun = vec![false; params.choices as usize];
-        let (logprobs, extras) = (params.logprobs, params.extras);
-        Self { head, served, logprobs, extras, with_usage, prompt_ids, begun }
-    }
-
-    fn chunk(&self, choices: Vec<Value>) -> Map<String, Value> {
-        let mut chunk = self.head.object("chat.completion.chunk", choices);
-        if self.with_usage {
-            chunk.insert("usage".to_owned(), Value::Null);
-        }
-        chunk
+        let chunks = Chunks { head, kind: "chat.completion.chunk", extras: params.extras, with_usage };
+        Self { chunks, served, logprobs: params.logprobs, prompt_ids, begun }
     }
 
     fn delta(&self, index: usize, delta: Value, tokens: &[Token], finish: Option<&Finish>) -> SseEvent {
         let mut choice = ended(index, "delta", delta, finish);
         if !tokens.is_empty() {
-            add_tokens(&mut choice, &self.served, self.logprobs, self.extras, tokens);
+            add_tokens(&mut choice, &self.served, self.logprobs, self.chunks.extras, tokens);
         }
-        Value::Object(self.chunk(vec![Value::Object(choice)])).into()
+        Value::Object(self.chunks.chunk(vec![Value::Object(choice)])).into()
     }
 
     /// Says who speaks, once.
@@ -144,7 +138,7 @@ impl ChatStream {
             return None;
         }
         let choice = ended(index, "delta", json!({"role": "assistant", "content": ""}), None);
-        let mut chunk = self.chunk(vec![Value::Object(choice)]);
+        let mut chunk = self.chunks.chunk(vec![Value::Object(choice)]);
         if let Some(ids) = &self.prompt_ids {
             chunk.insert("prompt_token_ids".to_owned(), json!(plain(ids)));
         }
@@ -168,7 +162,7 @@ impl Protocol for ChatStream {
                 }
             }
         }
-        let has_more = !tokens.is_empty() && (self.logprobs.is_some() || self.extras.token_ids);
+        let has_more = !tokens.is_empty() && (self.logprobs.is_some() || self.chunks.extras.token_ids);
         if has_more && finish.is_none() {
             events.push(self.delta(choice, json!({"content": ""}), &tokens, None));
             tokens.clear();
@@ -180,17 +174,7 @@ impl Protocol for ChatStream {
     }
 
     fn end(&mut self, answering: &Answering) -> Vec<SseEvent> {
-        if !self.with_usage && !self.extras.timings {
-            return Vec::new();
-        }
-        let mut chunk = self.chunk(Vec::new());
-        if self.with_usage {
-            chunk.insert("usage".to_owned(), usage(&answering.total));
-        }
-        if self.extras.timings {
-            chunk.insert("timings".to_owned(), timings(answering));
-        }
-        vec![Value::Object(chunk).into()]
+        self.chunks.end(answering)
     }
 
     fn fail(&mut self, error: &ApiError) -> Vec<SseEvent> {
@@ -198,6 +182,6 @@ impl Protocol for ChatStream {
     }
 
     fn trailer(&self) -> &'static str {
-        "data: [DONE]\n\n"
+        DONE
     }
 }

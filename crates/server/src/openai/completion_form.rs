@@ -1,13 +1,14 @@
 //! Answers to texts in the protocol's form: whole, and as chunks.
 
 use super::chat_form::{finish_word, json, plain, stop_reason};
+use super::chunks::{Chunks, DONE};
 use super::logprobs::{ids_of, of_completion};
 use super::request::Head;
-use super::usage::{timings, usage};
+use super::usage::{account, usage};
 use crate::error::ApiError;
 use crate::generate::answering::{Answering, Finish, FinishKind, Token, Total, Update};
 use crate::generate::collect::Whole;
-use crate::generate::params::{Extras, Params};
+use crate::generate::params::Params;
 use crate::generate::parts::Part;
 use crate::generate::prompt::Prompt;
 use crate::http::sse::{Protocol, SseEvent};
@@ -57,10 +58,7 @@ pub(super) fn whole(
         Value::Object(choice)
     });
     let mut object = head.object("text_completion", choices.collect());
-    object.insert("usage".to_owned(), usage(&answering.total));
-    if params.extras.timings {
-        object.insert("timings".to_owned(), timings(answering));
-    }
+    account(&mut object, params.extras, answering);
     json(&Value::Object(object))
 }
 
@@ -104,11 +102,9 @@ fn add_tokens(
 
 /// An answer as chunks.
 pub(super) struct CompletionStream {
-    head: Head,
+    chunks: Chunks,
     served: Arc<Served>,
     params: Params,
-    extras: Extras,
-    with_usage: bool,
     echo: Echo,
     /// Of each answer, the characters before what comes next; none before its first chunk.
     offsets: Vec<Option<usize>>,
@@ -122,16 +118,8 @@ impl CompletionStream {
         with_usage: bool,
         echo: Echo,
     ) -> Self {
-        let (params, extras) = (params.clone(), params.extras);
-        Self { head, served, params, extras, with_usage, echo, offsets: Vec::new() }
-    }
-
-    fn chunk(&self, choices: Vec<Value>) -> Map<String, Value> {
-        let mut chunk = self.head.object("text_completion", choices);
-        if self.with_usage {
-            chunk.insert("usage".to_owned(), Value::Null);
-        }
-        chunk
+        let chunks = Chunks { head, kind: "text_completion", extras: params.extras, with_usage };
+        Self { chunks, served, params: params.clone(), echo, offsets: Vec::new() }
     }
 }
 
@@ -156,7 +144,8 @@ impl Protocol for CompletionStream {
                 Part::Content(more) => text.push_str(&more),
             }
         }
-        let tells_tokens = !tokens.is_empty() && (self.params.logprobs.is_some() || self.extras.token_ids);
+        let tells_tokens =
+            !tokens.is_empty() && (self.params.logprobs.is_some() || self.chunks.extras.token_ids);
         if text.is_empty() && finish.is_none() && !tells_tokens {
             return Vec::new();
         }
@@ -168,21 +157,11 @@ impl Protocol for CompletionStream {
             choice.insert("prompt_token_ids".to_owned(), json!(ids));
         }
         self.offsets[index] = Some(offset);
-        vec![Value::Object(self.chunk(vec![Value::Object(choice)])).into()]
+        vec![Value::Object(self.chunks.chunk(vec![Value::Object(choice)])).into()]
     }
 
     fn end(&mut self, answering: &Answering) -> Vec<SseEvent> {
-        if !self.with_usage && !self.extras.timings {
-            return Vec::new();
-        }
-        let mut chunk = self.chunk(Vec::new());
-        if self.with_usage {
-            chunk.insert("usage".to_owned(), usage(&answering.total));
-        }
-        if self.extras.timings {
-            chunk.insert("timings".to_owned(), timings(answering));
-        }
-        vec![Value::Object(chunk).into()]
+        self.chunks.end(answering)
     }
 
     fn fail(&mut self, error: &ApiError) -> Vec<SseEvent> {
@@ -190,6 +169,6 @@ impl Protocol for CompletionStream {
     }
 
     fn trailer(&self) -> &'static str {
-        "data: [DONE]\n\n"
+        DONE
     }
 }

@@ -1,6 +1,6 @@
 //! `/v1/completions`: texts or token ids are continued as they are.
 
-use super::chat_form::json;
+use super::chat_form::{json, rendered};
 use super::completion_form::{CompletionStream, Echo, whole};
 use super::request::{self, Delivery, Head};
 use crate::app::App;
@@ -11,7 +11,6 @@ use crate::generate::prompt::{self, Prompt, TextEnds, shown};
 use crate::http::sse;
 use crate::limits::PROMPTS;
 use crate::models::Served;
-use crate::wire::body;
 use crate::wire::fields::{Field, Fields};
 use axum::body::Body;
 use axum::extract::State;
@@ -46,8 +45,7 @@ pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
-    let mut fields = body::fields(request, &app.config.limits).await?;
-    let served = request::model(&app, &mut fields).await?;
+    let (fields, served) = request::open(&app, request).await?;
     let request = take(fields, &served, &app)?;
     let CompletionRequest { params, delivery, .. } = &request;
     let (prompts, echo) = prompts(&app, &served, &request).await?;
@@ -74,15 +72,10 @@ pub(crate) async fn render(
     State(app): State<Arc<App>>,
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
-    let mut fields = body::fields(request, &app.config.limits).await?;
-    let served = request::model(&app, &mut fields).await?;
+    let (fields, served) = request::open(&app, request).await?;
     let request = take(fields, &served, &app)?;
     let (prompts, _) = prompts(&app, &served, &request).await?;
-    let rendered = |prompt: &Prompt| {
-        let ids: Vec<u32> = prompt.ids.iter().map(|id| id.0).collect();
-        json!({"model": served.name, "token_ids": ids, "features": null})
-    };
-    Ok(json(&Value::Array(prompts.iter().map(rendered).collect())))
+    Ok(json(&Value::Array(prompts.iter().map(|prompt| rendered(&served, prompt)).collect())))
 }
 
 /// The prompts as ids, and what is said of them before the answers.
@@ -120,10 +113,7 @@ fn take(mut fields: Fields, served: &Served, app: &App) -> Result<CompletionRequ
             "the scores of a prompt's tokens are not kept, so `logprobs` can't be had with it".to_owned();
         return Err(ApiError::Unsupported { path: "echo".to_owned(), why });
     }
-    let ends = match fields.boolean("add_special_tokens")?.unwrap_or(true) {
-        true => TextEnds::Added,
-        false => TextEnds::Bare,
-    };
+    let ends = request::text_ends(&mut fields)?;
     fields.only("suffix", &[json!("")], "the answer stands at the end; the text behind it can't be given")?;
     fields.only(
         "best_of",
@@ -141,16 +131,13 @@ fn take_prompts(field: Field, served: &Served) -> Result<Prompts, ApiError> {
     if field.value.is_string() {
         return Ok(Prompts::Texts(vec![field.string()?]));
     }
-    let vocabulary = served.handle.vocabulary();
     let Some(first) = field.value.as_array().map(|list| list.first().cloned()) else {
         return Err(field.wrong("a text, token ids, or a list of them"));
     };
     let Some(first) = first else { return Err(field.invalid("it is empty; there is nothing to continue")) };
     let ids_of = |field: Field| {
         let empty = field.invalid("it is empty; there is nothing to continue");
-        let ids = field.list(served.handle.context())?.into_iter();
-        let ids: Vec<TokenId> =
-            ids.map(|field| field.token_id(vocabulary).map(TokenId)).collect::<Result<_, _>>()?;
+        let ids = request::token_ids(field, served)?;
         if ids.is_empty() { Err(empty) } else { Ok(ids) }
     };
     if first.is_number() {

@@ -8,6 +8,7 @@ pub(crate) mod completions;
 pub(crate) mod responses;
 
 pub(crate) mod chat_form;
+mod chunks;
 mod completion_form;
 mod logprobs;
 mod messages;

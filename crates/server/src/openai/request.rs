@@ -2,9 +2,14 @@
 
 use crate::app::App;
 use crate::error::ApiError;
+use crate::generate::prompt::TextEnds;
 use crate::models::Served;
 use crate::names;
-use crate::wire::fields::Fields;
+use crate::wire::body;
+use crate::wire::fields::{Field, Fields};
+use axum::body::Body;
+use axum::http::Request;
+use gannet_ops::TokenId;
 use gannet_text::chat::{ChatTemplate, RenderOptions};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -39,6 +44,28 @@ impl Head {
         });
         if let Value::Object(object) = object { object } else { Map::new() }
     }
+}
+
+/// The fields of a request, and the model that it names.
+pub(super) async fn open(app: &App, request: Request<Body>) -> Result<(Fields, Arc<Served>), ApiError> {
+    let mut fields = body::fields(request, &app.config.limits).await?;
+    let served = model(app, &mut fields).await?;
+    Ok((fields, served))
+}
+
+/// Whether special tokens are put around texts.
+pub(super) fn text_ends(fields: &mut Fields) -> Result<TextEnds, ApiError> {
+    Ok(match fields.boolean("add_special_tokens")?.unwrap_or(true) {
+        true => TextEnds::Added,
+        false => TextEnds::Bare,
+    })
+}
+
+/// A list of tokens that the model has, no longer than its context.
+pub(super) fn token_ids(field: Field, served: &Served) -> Result<Vec<TokenId>, ApiError> {
+    let vocabulary = served.handle.vocabulary();
+    let ids = field.list(served.handle.context())?.into_iter();
+    ids.map(|field| field.token_id(vocabulary).map(TokenId)).collect()
 }
 
 /// The model that the request names.

@@ -1,11 +1,11 @@
 //! `/tokenize` and `/detokenize`: what a text or a conversation is to the model, and back.
 
-use super::chat_form::json;
+use super::chat_form::{json, plain};
 use super::messages::messages;
 use super::request;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::generate::prompt::{self, Conversation, TextEnds, shown};
+use crate::generate::prompt::{self, Conversation, shown};
 use crate::models::Served;
 use crate::wire::body;
 use crate::wire::fields::Fields;
@@ -40,17 +40,14 @@ pub(crate) async fn tokenize(
         let text = |id: &TokenId| served.text.tokenizer.token_text(id.0).unwrap_or_default();
         ids.iter().map(text).collect::<Vec<_>>()
     });
-    let plain: Vec<u32> = ids.iter().map(|id| id.0).collect();
+    let plain = plain(&ids);
     let context = served.handle.context();
     Ok(json(&json!({"count": plain.len(), "max_model_len": context, "tokens": plain, "token_strs": texts})))
 }
 
 async fn text_ids(app: &App, served: &Arc<Served>, mut fields: Fields) -> Result<Vec<TokenId>, ApiError> {
     let text = fields.require("prompt", "a text, or `messages` instead")?.string()?;
-    let ends = match fields.boolean("add_special_tokens")?.unwrap_or(true) {
-        true => TextEnds::Added,
-        false => TextEnds::Bare,
-    };
+    let ends = request::text_ends(&mut fields)?;
     fields.finish()?;
     let ids = prompt::of_texts(app, served, vec![text], ends).await?;
     Ok(ids.into_iter().flatten().collect())
@@ -65,9 +62,6 @@ pub(crate) async fn detokenize(
     let served = request::model_or_only(&app, &mut fields).await?;
     let tokens = fields.require("tokens", "a list of token ids")?;
     fields.finish()?;
-    let vocabulary = served.handle.vocabulary();
-    let ids = tokens.list(served.handle.context())?.into_iter();
-    let ids: Vec<TokenId> =
-        ids.map(|field| field.token_id(vocabulary).map(TokenId)).collect::<Result<_, _>>()?;
+    let ids = request::token_ids(tokens, &served)?;
     Ok(json(&json!({"prompt": shown(&served.text.tokenizer, &ids, SpecialTokens::Show)})))
 }

@@ -1,7 +1,8 @@
 //! What an answer took, in this protocol's words, and in ours.
 
 use crate::generate::answering::{Answering, Total};
-use serde_json::{Value, json};
+use crate::generate::params::Extras;
+use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 /// The usage of all answers together.
@@ -13,6 +14,14 @@ pub(crate) fn usage(total: &Total) -> Value {
         "prompt_tokens_details": {"cached_tokens": total.cached_tokens},
         "completion_tokens_details": {"reasoning_tokens": 0},
     })
+}
+
+/// Adds to a whole answer what it took, and how long where that is asked for.
+pub(super) fn account(object: &mut Map<String, Value>, extras: Extras, answering: &Answering) {
+    object.insert("usage".to_owned(), usage(&answering.total));
+    if extras.timings {
+        object.insert("timings".to_owned(), timings(answering));
+    }
 }
 
 /// How long the parts of the first answer took, and what was known of its prompt.
