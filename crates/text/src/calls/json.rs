@@ -137,17 +137,8 @@ impl JsonCalls {
     }
 
     fn between(&mut self, letter: char) -> Step {
-        if let Some(closer) = self.closer {
-            let found = self.marks.push(letter, &[closer]);
-            if found.mark.is_some() {
-                return Step::Last;
-            }
-            if found.text.is_empty() {
-                return Step::Inside;
-            }
-            if found.text.chars().count() > 1 {
-                return Step::Malformed;
-            }
+        if let Some(step) = self.closer.and_then(|closer| self.marks.close(letter, closer)) {
+            return step;
         }
         match letter {
             '{' => {

@@ -1,5 +1,7 @@
 //! Marks in a text that comes one character at a time.
 
+use super::machine::Step;
+
 /// Holds back what may become a mark.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
@@ -31,6 +33,18 @@ impl Marks {
             let first = self.held.remove(0);
             text.push(first);
         }
+    }
+
+    /// Reads a character where a call may end; nothing where it is no part of the closer, to be read as it is.
+    pub(super) fn close(&mut self, letter: char, closer: &str) -> Option<Step> {
+        let found = self.push(letter, &[closer]);
+        if found.mark.is_some() {
+            return Some(Step::Last);
+        }
+        if found.text.is_empty() {
+            return Some(Step::Inside);
+        }
+        (found.text.chars().count() > 1).then_some(Step::Malformed)
     }
 
     /// Whether nothing is held.

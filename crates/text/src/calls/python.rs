@@ -77,17 +77,10 @@ impl PythonCalls {
     }
 
     fn between(&mut self, letter: char) -> Step {
-        if self.is_fenced {
-            let found = self.marks.push(letter, &[FENCE_END]);
-            if found.mark.is_some() {
-                return Step::Last;
-            }
-            if found.text.is_empty() {
-                return Step::Inside;
-            }
-            if found.text.chars().count() > 1 {
-                return Step::Malformed;
-            }
+        if self.is_fenced
+            && let Some(step) = self.marks.close(letter, FENCE_END)
+        {
+            return step;
         }
         match letter {
             ',' | ';' => Step::Inside,
