@@ -71,6 +71,13 @@ impl DeviceArguments {
         }
     }
 
+    /// The device, with products in single precision where nothing else is asked for: for what is there to be held against
+    /// others' results.
+    pub(crate) fn exact(self) -> Self {
+        let exact = (self.backend == BackendName::Cpu).then_some(ActivationsName::F32);
+        Self { activations: self.activations.or(exact), ..self }
+    }
+
     /// What the CPU backend is asked for.
     pub(crate) fn cpu_options(&self) -> CpuOptions {
         let activations = self.activations.map(ActivationFormat::from).unwrap_or_default();

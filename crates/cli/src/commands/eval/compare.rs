@@ -6,7 +6,7 @@
 use super::check_ids;
 use crate::arguments::DeviceArguments;
 use crate::arguments::values::{self, TokenIds};
-use crate::backend::{ActivationsName, BackendName};
+use crate::backend::BackendName;
 use crate::failure::Failure;
 use crate::model_reference::ModelReference;
 use crate::output;
@@ -126,9 +126,8 @@ fn trace(
     ids: &[TokenId],
     observe: &mut Observer<'_>,
 ) -> Result<(), Failure> {
-    // The reference multiplies in single precision, so what differs from it is a fault only where that is asked for.
-    let activations = (backend == BackendName::Cpu).then_some(ActivationsName::F32);
-    let backend = DeviceArguments { backend, threads, cpu_isa: None, activations }.open()?;
+    let device = DeviceArguments { backend, threads, cpu_isa: None, activations: None };
+    let backend = device.exact().open()?;
     let options =
         LoadOptions { context: Some(ids.len()), step_rows: Some(ids.len()), ..LoadOptions::default() };
     let Loaded { program, mut runner, .. } = progress::load(path, backend.as_ref(), &options)?;

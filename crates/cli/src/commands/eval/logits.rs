@@ -3,9 +3,8 @@
 //! The file is written as the scores come, under another name until it is whole.
 
 use super::{STEP_ROWS, check_ids};
+use crate::arguments::ModelArguments;
 use crate::arguments::values::TokenIds;
-use crate::arguments::{DeviceArguments, ModelArguments};
-use crate::backend::{ActivationsName, BackendName};
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::{self, Bar};
@@ -43,7 +42,7 @@ pub(crate) struct LogitsArguments {
 pub(crate) fn run(arguments: &LogitsArguments) -> Result<(), Failure> {
     let ids = arguments.ids.read()?;
     check_place(&arguments.output)?;
-    let backend = exactly(&arguments.model.device).open()?;
+    let backend = arguments.model.device.clone().exact().open()?;
     let options = LoadOptions {
         context: Some(ids.len()),
         step_rows: Some(STEP_ROWS.min(ids.len())),
@@ -67,13 +66,6 @@ pub(crate) fn run(arguments: &LogitsArguments) -> Result<(), Failure> {
         .and_then(|()| file.finish())
         .with_context(|| format!("can't write `{}`", arguments.output.display()))?;
     output::show_line(&format!("{}: logits, f32 [{}, {vocabulary}]", arguments.output.display(), ids.len()))
-}
-
-/// The device, with products in single precision where nothing else is asked for: the scores are there to be held against
-/// those of others.
-fn exactly(device: &DeviceArguments) -> DeviceArguments {
-    let default = (device.backend == BackendName::Cpu).then_some(ActivationsName::F32);
-    DeviceArguments { activations: device.activations.or(default), ..device.clone() }
 }
 
 /// Refuses a place that can't be written to before a model is loaded for nothing.
