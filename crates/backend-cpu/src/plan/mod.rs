@@ -111,16 +111,17 @@ impl CpuPlan {
                     return Err(DeviceError::Interrupted);
                 }
                 // What is timed runs apart, so that each node has a time of its own.
-                let together =
-                    if matches!(watch, Watch::Times(_)) { 1 } else { run.together(&nodes[place..]) };
-                let (start, end) = (started.elapsed(), place + together);
+                if let Watch::Times(times) = watch {
+                    let start = started.elapsed();
+                    run.node(&nodes[place])?;
+                    times.push(NodeTime { start, end: started.elapsed() });
+                    place += 1;
+                    continue;
+                }
+                let end = place + run.together(&nodes[place..]);
                 run.nodes(&nodes[place..end])?;
-                match watch {
-                    Watch::Nothing => {}
-                    Watch::Values(observe) => {
-                        (place..end).for_each(|place| run.show(place, &nodes[place], observe));
-                    }
-                    Watch::Times(times) => times.push(NodeTime { start, end: started.elapsed() }),
+                if let Watch::Values(observe) = watch {
+                    (place..end).for_each(|place| run.show(place, &nodes[place], observe));
                 }
                 place = end;
             }
