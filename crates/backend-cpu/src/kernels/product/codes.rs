@@ -250,20 +250,17 @@ fn step<F: PanelFormat, D: Dots>(
 ) -> D::Floats {
     let x_scale = D::Floats::splat(x.scale);
     let mut sum = sum;
-    if F::Scales::COUNT == 1 {
-        let mut dots = F::Offset::start::<D>(x.minus_sum);
-        for (codes, x) in codes.iter().zip(x.codes) {
-            dots = F::Offset::dot::<D>(dots, *codes, x);
+    let (parts, starts) = match F::Scales::COUNT {
+        1 => (1, [x.minus_sum, 0]),
+        _ => (2, x.minus_sums),
+    };
+    for part in 0..parts {
+        let mut dots = F::Offset::start::<D>(starts[part]);
+        // By index: chains of iterators over halves were left as loops through memory.
+        for i in part * 4..(part + 1) * 8 / parts {
+            dots = F::Offset::dot::<D>(dots, codes[i], x.codes[i]);
         }
-        sum = D::floats(dots).mul_add(scales.scales[0].mul(x_scale), sum);
-    } else {
-        for half in 0..2 {
-            let mut dots = F::Offset::start::<D>(x.minus_sums[half]);
-            for (codes, x) in codes.iter().zip(x.codes).skip(4 * half).take(4) {
-                dots = F::Offset::dot::<D>(dots, *codes, x);
-            }
-            sum = D::floats(dots).mul_add(scales.scales[half].mul(x_scale), sum);
-        }
+        sum = D::floats(dots).mul_add(scales.scales[part].mul(x_scale), sum);
     }
     if F::Scales::HAS_MINIMUM {
         sum = scales.minimum.mul_add(D::Floats::splat(x.scaled_sum), sum);
