@@ -4,8 +4,8 @@
 //! scale = max |x| / 127,   code[i] = round(x[i] * (127 / max |x|)),   over 32 columns; to even where in the middle
 //! ```
 //!
-//! A value whose codes would lose too much has two terms: what the codes leave over is made codes once more, and its blocks
-//! follow those of the whole row. See [`Terms`].
+//! A value whose codes would lose too much has two terms: numbers of 16 bits, `round(x[i] * (32512 / max |x|))`, as an upper
+//! code that counts 256 and a lower one. See [`Terms`].
 //!
 //! A block whose largest number is below [`SMALLEST`] is zero. One with a number that is not finite has a scale
 //! that is none, so that every product with the row shows it.
@@ -18,10 +18,12 @@ use crate::simd::{Kernel, Lanes};
 use crate::threads::Columns;
 use bytemuck::{Pod, Zeroable};
 
-/// Below this the factor of a block would not be finite. Products with such numbers vanish beside any others.
-const SMALLEST: f32 = 1e-35;
+/// Below this the scale of a block would be no normal number. Products with such numbers vanish beside any others.
+const SMALLEST: f32 = 1e-33;
 /// The largest code.
-const LARGEST_CODE: f32 = 127.0;
+const LARGEST_CODE: i32 = 127;
+/// What a code of the upper of two terms counts.
+const UPPER: i32 = 256;
 /// Added to a number of magnitude below 2^22, rounds it to an integer, which its lowest bits then are.
 const ROUNDER: f32 = 12_582_912.0;
 /// Blocks of a part of the work; less isn't worth a second thread.
@@ -33,8 +35,9 @@ const BLOCKS_PER_PART: usize = 256;
 pub(crate) struct Block {
     /// Four signed codes a word, the first in the lowest byte.
     pub(super) codes: [i32; 8],
+    /// What one counts; of an upper term nothing is asked but codes and sums.
     pub(super) scale: f32,
-    /// The scale times the sum of the codes.
+    /// The sum of the numbers that all terms stand for.
     pub(super) scaled_sum: f32,
     /// The negative sum of the codes.
     pub(super) minus_sum: i32,
@@ -48,7 +51,7 @@ pub(crate) enum Terms {
     /// To a 254th of the largest of a block.
     #[default]
     One,
-    /// To a 254th of that.
+    /// To a 65,024th, but to a 32,512th where a lower code would be -128, which not every level can multiply.
     Two,
 }
 
@@ -61,7 +64,7 @@ impl Terms {
     }
 }
 
-/// Rows of a value as codes, `[terms, blocks, rows]`, so that a product finds what it needs of several rows side by side.
+/// Rows of a value as codes, `[blocks, rows, terms]`, so that a product finds what it needs of several rows side by side.
 #[derive(Default)]
 pub(crate) struct Activations {
     rows: usize,
@@ -84,34 +87,34 @@ impl Activations {
 
     /// Replaces the rows by those of x `[rows, width]`; the width is whole blocks.
     pub(crate) fn fill(&mut self, crew: &mut Crew<'_>, x: &[f32], width: usize, terms: Terms) {
-        self.terms = terms;
-        self.resize(x.len() / width, width / SUB_BLOCK * terms.count());
+        self.resize(x.len() / width, width / SUB_BLOCK, terms);
         if self.rows == 0 {
             return;
         }
-        let (isa, rows) = (crew.isa, self.rows);
-        let rows_per_part = BLOCKS_PER_PART.div_ceil(width / SUB_BLOCK);
-        crew.columns(&mut self.blocks, rows, rows_per_part, |out, _| {
+        let (isa, count) = (crew.isa, terms.count());
+        let step = BLOCKS_PER_PART.div_ceil(width / SUB_BLOCK) * count;
+        crew.columns(&mut self.blocks, self.rows * count, step, |out, _| {
             let range = out.range();
-            isa.run(Encode { x: &x[range.start * width..range.end * width], width, terms, out });
+            let x = &x[range.start / count * width..range.end / count * width];
+            isa.run(Encode { x, width, terms, out });
         });
     }
 
     /// Replaces the rows by rows of others, in this order.
     pub(crate) fn gather(&mut self, from: &Activations, rows: impl ExactSizeIterator<Item = usize> + Clone) {
-        let blocks = from.blocks.len() / from.rows.max(1);
-        self.terms = from.terms;
-        self.resize(rows.len(), blocks);
-        let pairs =
-            from.blocks.chunks_exact(from.rows.max(1)).zip(self.blocks.chunks_exact_mut(self.rows.max(1)));
-        for (from, to) in pairs {
-            to.iter_mut().zip(rows.clone()).for_each(|(to, row)| *to = from[row]);
+        let count = from.terms.count();
+        self.resize(rows.len(), from.blocks.len() / (from.rows * count).max(1), from.terms);
+        let (from_run, to_run) = ((from.rows * count).max(1), (self.rows * count).max(1));
+        for (from, to) in from.blocks.chunks_exact(from_run).zip(self.blocks.chunks_exact_mut(to_run)) {
+            for (to, row) in to.chunks_exact_mut(count).zip(rows.clone()) {
+                to.copy_from_slice(&from[row * count..][..count]);
+            }
         }
     }
 
-    fn resize(&mut self, rows: usize, blocks: usize) {
-        self.rows = rows;
-        self.blocks.resize(rows * blocks, Block::default());
+    fn resize(&mut self, rows: usize, blocks: usize, terms: Terms) {
+        (self.rows, self.terms) = (rows, terms);
+        self.blocks.resize(rows * blocks * terms.count(), Block::default());
     }
 }
 
@@ -128,31 +131,49 @@ impl Kernel for Encode<'_, '_> {
 
     #[inline(always)]
     fn run<L: Lanes>(mut self) {
-        let blocks = self.width / SUB_BLOCK;
         for (row, x) in self.x.chunks_exact(self.width).enumerate() {
             for (number, x) in x.as_chunks::<SUB_BLOCK>().0.iter().enumerate() {
-                let block = encode(x);
-                self.out.row(number)[row] = block;
-                if self.terms == Terms::Two {
-                    self.out.row(blocks + number)[row] = encode(&rest(x, &block));
+                let out = self.out.row(number);
+                match self.terms {
+                    Terms::One => out[row] = encode(x),
+                    Terms::Two => [out[2 * row], out[2 * row + 1]] = encode_twice(x),
                 }
             }
         }
     }
 }
 
-/// What the codes of a block leave over; nothing where it is no number.
-#[inline(always)]
-fn rest(x: &[f32; SUB_BLOCK], block: &Block) -> [f32; SUB_BLOCK] {
-    if block.scale.is_nan() {
-        return [0.0; SUB_BLOCK];
-    }
-    let bytes: &[i8; SUB_BLOCK] = bytemuck::cast_ref(&block.codes);
-    std::array::from_fn(|i| f32::from(bytes[i]).mul_add(-block.scale, x[i]))
-}
-
+/// 32 numbers as one term.
 #[inline(always)]
 fn encode(x: &[f32; SUB_BLOCK]) -> Block {
+    let Some((codes, scale)) = integers(x, LARGEST_CODE) else { return none() };
+    let block = block(&codes);
+    Block { scale, scaled_sum: scale * -block.minus_sum as f32, ..block }
+}
+
+/// 32 numbers as an upper and a lower term.
+#[inline(always)]
+fn encode_twice(x: &[f32; SUB_BLOCK]) -> [Block; 2] {
+    let Some((numbers, scale)) = integers(x, UPPER * LARGEST_CODE) else { return [none(); 2] };
+    let upper = numbers.map(|number| (number + UPPER / 2) >> 8);
+    let mut lower = [0; SUB_BLOCK];
+    for i in 0..SUB_BLOCK {
+        lower[i] = (numbers[i] - UPPER * upper[i]).max(-LARGEST_CODE);
+    }
+    let (upper, lower) = (block(&upper), block(&lower));
+    let sum = -(UPPER * upper.minus_sum + lower.minus_sum);
+    [upper, Block { scale, scaled_sum: scale * sum as f32, ..lower }]
+}
+
+/// Of numbers that aren't finite.
+#[inline(always)]
+fn none() -> Block {
+    Block { scale: f32::NAN, scaled_sum: f32::NAN, ..Block::default() }
+}
+
+/// Numbers as multiples of a scale, the largest of which is `most`; `None` where one is not finite.
+#[inline(always)]
+fn integers(x: &[f32; SUB_BLOCK], most: i32) -> Option<([i32; SUB_BLOCK], f32)> {
     // As integers, the bits of magnitudes are ordered as these are, and what is no number comes last.
     let mut largest = 0;
     for x in x {
@@ -160,16 +181,22 @@ fn encode(x: &[f32; SUB_BLOCK]) -> Block {
     }
     let largest = f32::from_bits(largest as u32);
     if !largest.is_finite() {
-        return Block { scale: f32::NAN, scaled_sum: f32::NAN, ..Block::default() };
+        return None;
     }
     if largest < SMALLEST {
-        return Block::default();
+        return Some(([0; SUB_BLOCK], 0.0));
     }
-    let factor = LARGEST_CODE / largest;
-    let mut codes = [0i32; SUB_BLOCK];
+    let factor = most as f32 / largest;
+    let mut integers = [0; SUB_BLOCK];
     for i in 0..SUB_BLOCK {
-        codes[i] = (x[i].mul_add(factor, ROUNDER)).to_bits() as i32 - ROUNDER.to_bits() as i32;
+        integers[i] = x[i].mul_add(factor, ROUNDER).to_bits() as i32 - ROUNDER.to_bits() as i32;
     }
+    Some((integers, largest / most as f32))
+}
+
+/// Codes and their sums.
+#[inline(always)]
+fn block(codes: &[i32; SUB_BLOCK]) -> Block {
     let (mut first, mut second) = (0, 0);
     let mut bytes = [0u8; SUB_BLOCK];
     for i in 0..SUB_BLOCK / 2 {
@@ -179,13 +206,11 @@ fn encode(x: &[f32; SUB_BLOCK]) -> Block {
     for i in 0..SUB_BLOCK {
         bytes[i] = codes[i] as u8;
     }
-    let scale = largest / LARGEST_CODE;
     let words = bytes.as_chunks::<4>().0;
     Block {
         codes: std::array::from_fn(|i| i32::from_le_bytes(words[i])),
-        scale,
-        scaled_sum: scale * (first + second) as f32,
         minus_sum: -(first + second),
         minus_sums: [-first, -second],
+        ..Block::default()
     }
 }

@@ -9,7 +9,8 @@
 //! at the end: y[r,o] += bias[o]
 //! ```
 //!
-//! Where x has two terms, the blocks of the second follow those of the first, with the same blocks of the matrix.
+//! Where x has two terms, `i` is 256 times the sum over the upper codes and that over the lower ones: still an exact
+//! integer, and all that follows is done once.
 //!
 //! Each `*` rounds once, each fma once, the conversion of an integer once. `scale` is the number that the format
 //! means, a float32 without loss. Sixteen outputs are the lanes of a register and nothing is summed across lanes, so
@@ -19,7 +20,7 @@
 //! `code - zero` is never formed: `zero` times the row's negative sum is where the integer starts from.
 //!
 //! A panel's codes of 32 columns are unpacked into eight registers, once for as many rows as have room for their
-//! sums. One row is bound by memory; many rows by the instruction that multiplies codes, of which there are eight
+//! sums and for all their terms. One row is bound by memory; many rows by the instruction that multiplies codes, of which there are eight
 //! for 3 to 6 others that take the same units.
 
 use super::activations::{Activations, Block, Terms};
@@ -98,35 +99,19 @@ impl PanelVisitor for Part<'_, '_> {
     fn visit<F: PanelFormat>(self) {
         let Self { product: CodeProduct { isa, x, panels, matrix, bias }, rows, places, columns } = self;
         let outputs = columns.range();
-        let first = outputs.start / LANES;
-        let most = (ROW_BYTES / (x.terms().count() * panels.columns / SUB_BLOCK * size_of::<Block>())).max(1);
-        // Equal runs, of a length that the tiles divide.
-        let runs = rows.len().div_ceil(most).max(1);
-        let run = rows.len().div_ceil(runs).next_multiple_of(12);
-        let mut start = rows.start;
-        while start < rows.end {
-            let end = rows.end.min(start + run);
-            let all = &panels.matrix(matrix)[first * panels.panel_bytes..];
-            for (number, panel) in
-                all.chunks_exact(panels.panel_bytes).take(outputs.len().div_ceil(LANES)).enumerate()
-            {
-                let lanes = number * LANES..outputs.len().min((number + 1) * LANES);
-                let bias = bias.map(|bias| &bias[outputs.start + lanes.start..outputs.start + lanes.end]);
-                isa.run_codes(PanelRows::<F> {
-                    panel,
-                    x: x.blocks(),
-                    x_rows: x.rows(),
-                    terms: x.terms(),
-                    rows: start..end,
-                    bias,
-                    places,
-                    columns: &mut *columns,
-                    lanes,
-                    format: std::marker::PhantomData,
-                });
-            }
-            start = end;
-        }
+        let first = outputs.start / LANES * panels.panel_bytes;
+        let bytes = outputs.len().div_ceil(LANES) * panels.panel_bytes;
+        isa.run_codes(PanelRows::<F> {
+            panels: &panels.matrix(matrix)[first..first + bytes],
+            panel_bytes: panels.panel_bytes,
+            width: panels.columns,
+            x,
+            rows,
+            bias: bias.map(|bias| &bias[outputs]),
+            places,
+            columns,
+            format: std::marker::PhantomData,
+        });
     }
 }
 
@@ -140,19 +125,30 @@ macro_rules! each_row {
     };
 }
 
-/// One panel with some rows.
+/// Some panels with some rows.
 struct PanelRows<'a, 'b, F> {
-    panel: &'a [u8],
-    x: &'a [Block],
-    x_rows: usize,
-    terms: Terms,
+    panels: &'a [u8],
+    panel_bytes: usize,
+    /// Columns of the matrix.
+    width: usize,
+    x: &'a Activations,
     rows: Range<usize>,
+    /// Of the panels' outputs.
     bias: Option<&'a [f32]>,
     places: Places<'a>,
+    /// Those of the panels, whose last one may have fewer.
     columns: &'a mut Columns<'b, f32>,
-    /// The columns that are the panel's, all its lanes but in the last one.
-    lanes: Range<usize>,
     format: std::marker::PhantomData<F>,
+}
+
+/// Where in a product a tile is.
+#[derive(Clone, Copy)]
+struct Tile<'a> {
+    panel: &'a [u8],
+    /// The panel's number.
+    number: usize,
+    /// The first row.
+    row: usize,
 }
 
 impl<F: PanelFormat> CodeKernel for PanelRows<'_, '_, F> {
@@ -160,61 +156,83 @@ impl<F: PanelFormat> CodeKernel for PanelRows<'_, '_, F> {
 
     #[inline(always)]
     fn run<D: Dots>(mut self) {
-        let mut row = self.rows.start;
-        if D::MOST_ROWS >= 12 {
-            row = self.tiles::<D, 12>(row);
-            row = self.tiles::<D, 8>(row);
+        match self.x.terms() {
+            Terms::One => self.runs::<D, 1>(),
+            Terms::Two => self.runs::<D, 2>(),
         }
-        if D::MOST_ROWS >= 4 {
-            row = self.tiles::<D, 4>(row);
-            row = self.tiles::<D, 2>(row);
-        }
-        self.tiles::<D, 1>(row);
     }
 }
 
 impl<F: PanelFormat> PanelRows<'_, '_, F> {
-    /// Tiles of `ROWS` rows from `row` on, as long as there are so many; the row after them.
+    /// All rows, in equal runs that stay near while they meet one panel after the other.
     #[inline(always)]
-    fn tiles<D: Dots, const ROWS: usize>(&mut self, mut row: usize) -> usize {
-        while row + ROWS <= self.rows.end {
-            self.tile::<D, ROWS>(row);
-            row += ROWS;
+    fn runs<D: Dots, const TERMS: usize>(&mut self) {
+        let row_bytes = self.width / SUB_BLOCK * size_of::<[Block; TERMS]>();
+        let most = (ROW_BYTES / row_bytes).max(1);
+        let runs = self.rows.len().div_ceil(most).max(1);
+        let run = self.rows.len().div_ceil(runs).next_multiple_of(D::MOST_ROWS).max(1);
+        let (panels, rows) = (self.panels, self.rows.clone());
+        for start in rows.clone().step_by(run) {
+            for (number, panel) in panels.chunks_exact(self.panel_bytes).enumerate() {
+                self.panel::<D, TERMS>(Tile { panel, number, row: start }, rows.end.min(start + run));
+            }
         }
-        row
+    }
+
+    /// A panel with the rows from that of the tile on up to `end`.
+    #[inline(always)]
+    fn panel<D: Dots, const TERMS: usize>(&mut self, mut tile: Tile<'_>, end: usize) {
+        if D::MOST_ROWS >= 16 {
+            self.tiles::<D, TERMS, 16>(&mut tile, end);
+            self.tiles::<D, TERMS, 8>(&mut tile, end);
+        }
+        if D::MOST_ROWS >= 4 {
+            self.tiles::<D, TERMS, 4>(&mut tile, end);
+            self.tiles::<D, TERMS, 2>(&mut tile, end);
+        }
+        self.tiles::<D, TERMS, 1>(&mut tile, end);
+    }
+
+    /// Tiles of `ROWS` rows, as long as there are so many.
+    #[inline(always)]
+    fn tiles<D: Dots, const TERMS: usize, const ROWS: usize>(&mut self, tile: &mut Tile<'_>, end: usize) {
+        while tile.row + ROWS <= end {
+            self.tile::<D, TERMS, ROWS>(*tile);
+            tile.row += ROWS;
+        }
     }
 
     /// Sixteen outputs of `ROWS` rows.
     #[inline(always)]
-    fn tile<D: Dots, const ROWS: usize>(&mut self, row: usize) {
+    fn tile<D: Dots, const TERMS: usize, const ROWS: usize>(&mut self, at: Tile<'_>) {
         let mut sums = [D::Floats::splat(0.0); ROWS];
-        let mut x = self.x[row..].chunks(self.x_rows);
-        for _ in 0..self.terms.count() {
-            for run in self.panel.chunks_exact(run_bytes::<F>()) {
-                let (heads, sub_blocks) = run.split_at(head_bytes::<F>());
-                for sub_block in sub_blocks.chunks_exact(sub_block_bytes::<F>()) {
-                    let Some(x) = x.next().and_then(|x| x.first_chunk::<ROWS>()) else { return };
-                    let (bytes, planes) = sub_block.split_at(F::Scales::BYTES * LANES);
-                    let scales = F::Scales::read::<D>(heads, bytes);
-                    let codes = codes::<F, D>(planes);
-                    // Written out, because the compiler leaves a loop of so long a body with its sums in memory.
-                    each_row!(0 1 2 3 4 5 6 7 8 9 10 11 of ROWS: r => {
-                        sums[r] = step::<F, D>(&codes, &scales, &x[r], sums[r]);
-                    });
-                }
+        let rows = self.x.blocks().as_chunks::<TERMS>().0;
+        let mut x = rows[at.row..].chunks(self.x.rows());
+        for run in at.panel.chunks_exact(run_bytes::<F>()) {
+            let (heads, sub_blocks) = run.split_at(head_bytes::<F>());
+            for sub_block in sub_blocks.chunks_exact(sub_block_bytes::<F>()) {
+                let Some(x) = x.next().and_then(|x| x.first_chunk::<ROWS>()) else { return };
+                let (bytes, planes) = sub_block.split_at(F::Scales::BYTES * LANES);
+                let scales = F::Scales::read::<D>(heads, bytes);
+                let codes = codes::<F, D>(planes);
+                // Written out, because the compiler leaves a loop of so long a body with its sums in memory.
+                each_row!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 of ROWS: r => {
+                    sums[r] = step::<F, D, TERMS>(&codes, &scales, &x[r], sums[r]);
+                });
             }
         }
+        let lanes = at.number * LANES..((at.number + 1) * LANES).min(self.columns.range().len());
         for (r, sums) in sums.into_iter().enumerate() {
-            self.put(row + r, sums);
+            self.put(at.row + r, lanes.clone(), sums);
         }
     }
 
     /// Writes the sums of a row.
     #[inline(always)]
-    fn put<L: Lanes>(&mut self, row: usize, sums: L) {
-        let out = &mut self.columns.row(self.places.of(row))[self.lanes.clone()];
+    fn put<L: Lanes>(&mut self, row: usize, lanes: Range<usize>, sums: L) {
+        let out = &mut self.columns.row(self.places.of(row))[lanes.clone()];
         let sums = match self.bias {
-            Some(bias) => sums.add(L::load_part(bias)),
+            Some(bias) => sums.add(L::load_part(&bias[lanes])),
             None => sums,
         };
         match out.first_chunk_mut() {
@@ -242,28 +260,31 @@ fn codes<F: PanelFormat, D: Dots>(planes: &[u8]) -> [D::Bytes; 8] {
 
 /// Adds 32 columns of a row.
 #[inline(always)]
-fn step<F: PanelFormat, D: Dots>(
+fn step<F: PanelFormat, D: Dots, const TERMS: usize>(
     codes: &[D::Bytes; 8],
     scales: &BlockScales<D::Floats>,
-    x: &Block,
+    x: &[Block; TERMS],
     sum: D::Floats,
 ) -> D::Floats {
-    let x_scale = D::Floats::splat(x.scale);
+    let last = &x[TERMS - 1];
+    let x_scale = D::Floats::splat(last.scale);
     let mut sum = sum;
-    let (parts, starts) = match F::Scales::COUNT {
-        1 => (1, [x.minus_sum, 0]),
-        _ => (2, x.minus_sums),
-    };
+    let parts = if F::Scales::COUNT == 1 { 1 } else { 2 };
     for part in 0..parts {
-        let mut dots = F::Offset::start::<D>(starts[part]);
-        // By index: chains of iterators over halves were left as loops through memory.
-        for i in part * 4..(part + 1) * 8 / parts {
-            dots = F::Offset::dot::<D>(dots, codes[i], x.codes[i]);
+        let mut dots = F::Offset::start::<D>(0);
+        for (term, x) in x.iter().enumerate() {
+            let start = if parts == 1 { x.minus_sum } else { x.minus_sums[part] };
+            let start = F::Offset::start::<D>(start);
+            dots = if term == 0 { start } else { D::next_term(dots, start) };
+            // By index: chains of iterators over halves were left as loops through memory.
+            for i in part * 4..(part + 1) * 8 / parts {
+                dots = F::Offset::dot::<D>(dots, codes[i], x.codes[i]);
+            }
         }
         sum = D::floats(dots).mul_add(scales.scales[part].mul(x_scale), sum);
     }
     if F::Scales::HAS_MINIMUM {
-        sum = scales.minimum.mul_add(D::Floats::splat(x.scaled_sum), sum);
+        sum = scales.minimum.mul_add(D::Floats::splat(last.scaled_sum), sum);
     }
     sum
 }

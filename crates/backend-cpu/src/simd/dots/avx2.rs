@@ -174,6 +174,12 @@ impl<M: Multiply> Dots for Registers<M> {
     }
 
     #[inline(always)]
+    fn next_term(sums: Self::Sums, start: Self::Sums) -> Self::Sums {
+        // SAFETY: as in `load`.
+        std::array::from_fn(|i| unsafe { _mm256_add_epi32(_mm256_slli_epi32::<8>(sums[i]), start[i]) })
+    }
+
+    #[inline(always)]
     fn floats(sums: Self::Sums) -> Self::Floats {
         // SAFETY: as in `load`.
         unsafe { F32x16::new(_mm256_cvtepi32_ps(sums[0]), _mm256_cvtepi32_ps(sums[1])) }

@@ -96,7 +96,7 @@ impl<M: Multiply> Dots for Registers<M> {
     type Floats = F32x16;
     type Bytes = __m512i;
     type Sums = __m512i;
-    const MOST_ROWS: usize = 12;
+    const MOST_ROWS: usize = 16;
 
     #[inline(always)]
     fn load(from: &[u8; REGISTER]) -> Self::Bytes {
@@ -179,6 +179,12 @@ impl<M: Multiply> Dots for Registers<M> {
     fn dot_wide(sums: Self::Sums, codes: Self::Bytes, x: i32) -> Self::Sums {
         // SAFETY: as in `load`.
         M::dot_wide(sums, codes, unsafe { _mm512_set1_epi32(x) })
+    }
+
+    #[inline(always)]
+    fn next_term(sums: Self::Sums, start: Self::Sums) -> Self::Sums {
+        // SAFETY: as in `load`.
+        unsafe { _mm512_add_epi32(_mm512_slli_epi32::<8>(sums), start) }
     }
 
     #[inline(always)]

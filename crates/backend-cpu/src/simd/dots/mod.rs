@@ -29,7 +29,7 @@ pub(crate) trait Dots {
     type Bytes: Copy;
     /// A 32-bit number for each of sixteen outputs.
     type Sums: Copy;
-    /// Rows of the largest tile worth its code: 12 where the codes of 32 columns and the sums of so many fit the
+    /// Rows of the largest tile worth its code: 16 where the codes of 32 columns and the sums of so many fit the
     /// registers, 4 where they don't, 1 where there are none.
     const MOST_ROWS: usize;
 
@@ -52,6 +52,8 @@ pub(crate) trait Dots {
     /// As [`Dots::dot`], for any code. With [`Dots::start_wide`] before the first, and over all bytes of the row's
     /// sum, the result is the sum of `(code - 128) * x`.
     fn dot_wide(sums: Self::Sums, codes: Self::Bytes, x: i32) -> Self::Sums;
+    /// `256 * sums + start`: what the sums over a first term of a row's codes are beside those over the next one.
+    fn next_term(sums: Self::Sums, start: Self::Sums) -> Self::Sums;
     fn floats(sums: Self::Sums) -> Self::Floats;
     /// Unsigned bytes as numbers.
     fn from_u8(bytes: &[u8; LANES]) -> Self::Floats;
@@ -77,7 +79,7 @@ impl Isa {
     /// Runs a kernel with this level's instructions.
     pub(crate) fn run_codes<K: CodeKernel>(self, kernel: K) -> K::Output {
         match self.level {
-            IsaLevel::Scalar => kernel.run::<scalar::Plain>(),
+            IsaLevel::Scalar => scalar::run(kernel),
             #[cfg(target_arch = "aarch64")]
             IsaLevel::Neon => kernel.run::<neon::Widening>(),
             #[cfg(target_arch = "aarch64")]
@@ -147,7 +149,9 @@ mod tests {
             let x = [i32::from_le_bytes([127, 0x81, 3, 0xfa]), i32::from_le_bytes([127; 4])];
             for codes in narrow {
                 for x in x {
-                    put(D::floats(D::dot(D::start::<3>(-5), codes, x)));
+                    let sums = D::dot(D::start::<3>(-5), codes, x);
+                    put(D::floats(sums));
+                    put(D::floats(D::next_term(sums, D::start_wide(-7))));
                 }
             }
             let wide = [packed, D::load(&[255; REGISTER]), D::load(&[0; REGISTER])];

@@ -151,6 +151,12 @@ impl<M: Multiply> Dots for Registers<M> {
     }
 
     #[inline(always)]
+    fn next_term(sums: Self::Sums, start: Self::Sums) -> Self::Sums {
+        // SAFETY: the architecture has NEON.
+        std::array::from_fn(|i| unsafe { vaddq_s32(vshlq_n_s32::<8>(sums[i]), start[i]) })
+    }
+
+    #[inline(always)]
     fn floats(sums: Self::Sums) -> Self::Floats {
         // SAFETY: the architecture has NEON.
         F32x16::each(|i| unsafe { vcvtq_f32_s32(sums[i]) })

@@ -1,10 +1,16 @@
 //! Dot products for any processor: arrays.
 
 use super::super::scalar::F32x16;
-use super::{Dots, Lanes, REGISTER};
+use super::{CodeKernel, Dots, Lanes, REGISTER};
 use gannet_ops::numerics::LANES;
 
 pub(in super::super) struct Plain;
+
+/// Runs a kernel as code for any processor. A function of its own, because its arrays take a large frame.
+#[inline(never)]
+pub(super) fn run<K: CodeKernel>(kernel: K) -> K::Output {
+    kernel.run::<Plain>()
+}
 
 #[inline(always)]
 fn each(code: impl FnMut(usize) -> u8) -> [u8; REGISTER] {
@@ -69,6 +75,11 @@ impl Dots for Plain {
     #[inline(always)]
     fn dot_wide(sums: Self::Sums, codes: Self::Bytes, x: i32) -> Self::Sums {
         Self::dot(sums, codes, x)
+    }
+
+    #[inline(always)]
+    fn next_term(sums: Self::Sums, start: Self::Sums) -> Self::Sums {
+        std::array::from_fn(|output| (sums[output] << 8) + start[output])
     }
 
     #[inline(always)]
