@@ -4,7 +4,7 @@
 
 use super::super::pages::Sequence;
 use super::softmax::{Sums, fold_split, start_block, total_weight};
-use super::tiles::{key_tile, value_tile};
+use super::tiles::{Tile, key_tile, value_tile};
 use super::{Context, products, seen, splits_of};
 use crate::simd::Lanes;
 use crate::threads::Columns;
@@ -217,20 +217,55 @@ fn add_block<L: Lanes>(part: &RowHeads<'_>, work: &mut Work<'_>, block: usize) {
         for query in place * part.group..(place + 1) * part.group {
             if !at.is_empty() {
                 let kept = start_block(part.op, &mut scores[query], at.clone(), &mut split.sums[query]);
-                split.values[query * width..][..width].iter_mut().for_each(|x| *x *= kept);
+                // A product with one changes no bit.
+                if kept != 1.0 {
+                    split.values[query * width..][..width].iter_mut().for_each(|x| *x *= kept);
+                }
             }
         }
     }
     let values = value_tile::<L>(part, block, values);
     products::scale_weights::<L>(&values, scores);
-    // Rows that see all of the block go together; of others each goes over what it sees.
-    let is_whole = part.rows.clone().all(|row| part.places(row, block) == (0..KEY_BLOCK));
-    let rows = if is_whole { part.rows.len() } else { 1 };
-    let queries = scores.chunks_mut(rows * part.group);
-    let sums = split.values.chunks_mut(rows * part.group * width);
-    for ((scores, sums), row) in queries.zip(sums).zip(part.rows.clone().step_by(rows)) {
-        products::add_values::<L>(&values, width, scores, part.places(row, block), sums);
+    add_values::<L>(part, block, &values, scores, split.values);
+}
+
+/// Adds the weighted values of a block by ascending key: each row over those that not all rows see, and all rows
+/// together over the others between them.
+#[inline(always)]
+fn add_values<L: Lanes>(
+    part: &RowHeads<'_>,
+    block: usize,
+    values: &Tile<'_>,
+    weights: &[[f32; KEY_BLOCK]],
+    sums: &mut [f32],
+) {
+    let width = part.padded_value();
+    let places = || part.rows.clone().map(|row| part.places(row, block));
+    let start = places().map(|at| at.start).max().unwrap_or(0);
+    let shared = start..places().map(|at| at.end).min().unwrap_or(0).max(start);
+    for pass in [Pass::Before, Pass::Shared, Pass::After] {
+        let rows = if pass == Pass::Shared { part.rows.len() } else { 1 };
+        let queries = weights.chunks(rows * part.group).zip(sums.chunks_mut(rows * part.group * width));
+        for ((weights, sums), row) in queries.zip(part.rows.clone().step_by(rows)) {
+            let seen = part.places(row, block);
+            let at = match pass {
+                Pass::Before => seen.start..seen.end.min(shared.start),
+                Pass::Shared => shared.clone(),
+                Pass::After => seen.start.max(shared.end)..seen.end,
+            };
+            if !at.is_empty() {
+                products::add_values::<L>(values, width, weights, at, sums);
+            }
+        }
     }
+}
+
+/// What of a block is added: that before what all rows see, that, or what follows it.
+#[derive(Clone, Copy, PartialEq)]
+enum Pass {
+    Before,
+    Shared,
+    After,
 }
 
 /// Divides by the weight of all keys and of the sink.

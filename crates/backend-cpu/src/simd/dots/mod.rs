@@ -151,7 +151,7 @@ mod tests {
                 for x in x {
                     let sums = D::dot(D::start::<3>(-5), codes, x);
                     put(D::floats(sums));
-                    put(D::floats(D::next_term(sums, D::start_wide(-7))));
+                    put(D::floats(D::next_term(sums, D::start::<0>(-7))));
                 }
             }
             let wide = [packed, D::load(&[255; REGISTER]), D::load(&[0; REGISTER])];
