@@ -149,6 +149,16 @@ pub enum TextError {
         /// The library's words.
         reason: String,
     },
+    /// A text that the expression which splits it takes too long for.
+    #[error("a text of {bytes} bytes can't be split by `{expression}`: {reason}; break long runs in it up")]
+    SplitTooHard {
+        /// Length of the piece.
+        bytes: usize,
+        /// The expression, shortened.
+        expression: String,
+        /// Which limit of the expression engine was reached.
+        reason: String,
+    },
     /// A chat was asked for, and the model has no template.
     #[error("this model has no chat template; use --raw to give it plain text")]
     NoTemplate,

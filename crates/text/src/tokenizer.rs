@@ -19,11 +19,12 @@ mod model;
 mod parts;
 mod post_processor;
 mod spelling;
+mod splitting;
 
 use std::fmt;
 use std::sync::Arc;
 
-use tokenizers::{Encoding, Model, OffsetType, PreTokenizer, Token};
+use tokenizers::{Encoding, Model, OffsetType, Token};
 
 use crate::error::TextError;
 use crate::special::{self, SpecialTexts};
@@ -35,6 +36,7 @@ pub use config::{NamedTokens, TokenizerConfig};
 pub(crate) use json::split_merge;
 pub(crate) use model::Kind;
 pub(crate) use parts::SPACES_AT_THE_ENDS;
+use splitting::Splitting;
 
 /// The number of a token.
 pub type TokenId = u32;
@@ -55,7 +57,9 @@ pub struct Tokenizer {
 }
 
 struct Inner {
+    /// Finds added tokens, normalises and has the model; it does not split.
     library: tokenizers::Tokenizer,
+    splitting: Option<Splitting>,
     vocabulary: Arc<Vocabulary>,
     specials: SpecialTexts,
     /// Whether the model itself would find a special token in plain text: it has them among its pieces, and looks for
@@ -85,7 +89,8 @@ impl Tokenizer {
     /// The ids of `text` alone: nothing is added at its ends.
     ///
     /// # Errors
-    /// `NoFreeMark` for text that holds every noncharacter, `Library` for text that the model's own parts can't handle.
+    /// `NoFreeMark` for text that holds every noncharacter, `SplitTooHard` for text that the splitting expression gives
+    /// up on, `Library` for text that the model's own parts can't handle.
     pub fn encode(&self, text: &str, specials: Specials) -> Result<Vec<TokenId>, TextError> {
         match specials {
             Specials::Parse => self.encode_with_seams(text, &[]),
@@ -116,7 +121,10 @@ impl Tokenizer {
                 self.pipeline(&special::insert_marks(text, seams, mark), Some(mark), offsets)
             }
         };
-        encoding.map_err(TextError::library("encoding"))
+        encoding.map_err(|error| match error.downcast::<TextError>() {
+            Ok(own) => *own,
+            Err(error) => TextError::library("encoding")(error),
+        })
     }
 
     /// The library's own pipeline, with one step between finding added tokens and splitting the rest: the marks, which
@@ -131,8 +139,8 @@ impl Tokenizer {
                 Ok(())
             })?;
         }
-        if let Some(pre_tokenizer) = library.get_pre_tokenizer() {
-            pre_tokenizer.pre_tokenize(&mut pieces)?;
+        if let Some(splitting) = &self.inner.splitting {
+            splitting.run(&mut pieces)?;
         }
         pieces.tokenize(|piece| self.tokenize_plain(piece.get()))?;
         pieces.into_encoding(None, 0, offsets)

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::config::NamedTokens;
+use super::splitting::Splitting;
 use super::{Inner, Kind, TokenId, model, parts, post_processor, spelling};
 use crate::error::TextError;
 use crate::special::SpecialTexts;
@@ -60,17 +61,18 @@ pub(super) fn assemble(from: Parts) -> Result<Inner, TextError> {
 
     let options = take_options(&mut skeleton);
     let post_processor = skeleton.remove("post_processor");
+    let splitting = take_splitting(&mut skeleton)?;
     let whole_words = options.get("ignore_merges") == Some(&Value::Bool(true));
     let finds_specials = whole_words || matches!(kind, Kind::Unigram { .. });
     let mut library: tokenizers::Tokenizer = serde_json::from_value(Value::Object(skeleton))
-        .map_err(|error| TextError::Library { stage: "configuration", reason: error.to_string() })?;
+        .map_err(unusable)?;
     library.with_model(model::build(kind, &options, pieces)?);
     add_tokens(&mut library, added)?;
     let ends = match ends {
         Some(ends) => ends,
         None => post_processor::ends(post_processor.as_ref(), vocabulary.size())?,
     };
-    Ok(Inner { library, vocabulary: Arc::new(vocabulary), specials, finds_specials, ends, named })
+    Ok(Inner { library, splitting, vocabulary: Arc::new(vocabulary), specials, finds_specials, ends, named })
 }
 
 fn check_one_to_one(pieces: &[(String, TokenId)]) -> Result<(), TextError> {
@@ -118,6 +120,20 @@ fn take_options(skeleton: &mut Map<String, Value>) -> Map<String, Value> {
         Some(Value::Object(options)) => options,
         Some(_) | None => Map::new(),
     }
+}
+
+/// Takes the pre-tokenizer out of the skeleton, so that the library doesn't build it again.
+fn take_splitting(skeleton: &mut Map<String, Value>) -> Result<Option<Splitting>, TextError> {
+    match skeleton.insert("pre_tokenizer".to_owned(), Value::Null) {
+        None | Some(Value::Null) => Ok(None),
+        Some(pre_tokenizer) => {
+            Splitting::new(serde_json::from_value(pre_tokenizer).map_err(unusable)?).map(Some)
+        }
+    }
+}
+
+fn unusable(error: serde_json::Error) -> TextError {
+    TextError::Library { stage: "configuration", reason: error.to_string() }
 }
 
 fn add_tokens(library: &mut tokenizers::Tokenizer, mut added: Vec<AddedToken>) -> Result<(), TextError> {

@@ -10,5 +10,6 @@ mod fixture;
 mod hostile;
 mod kinds;
 mod published;
+mod splitting;
 mod stopping;
 mod tokenizers;
