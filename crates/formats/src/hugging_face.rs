@@ -99,7 +99,7 @@ impl TextFile {
 
     /// The text as a JSON object.
     pub(crate) fn read_object(&self) -> Result<Map<String, Value>, FormatError> {
-        let json = serde_json::from_str(&self.read()?)
+        let json = gannet_json::from_slice(self.read()?.as_bytes())
             .map_err(|source| FormatError::Json { file: self.path.clone(), source })?;
         let found = match json {
             Value::Object(object) => return Ok(object),

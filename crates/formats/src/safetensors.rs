@@ -4,15 +4,17 @@
 //! header length:u64   header: JSON, name -> dtype, shape, data offsets   data, without gaps
 //! ```
 //!
-//! The `safetensors` crate reads the header and checks that the tensors cover the data without gap or overlap, each
-//! with the bytes of its shape. The names of shards are paths from a stranger: only plain names are followed.
+//! The `safetensors` crate reads each tensor's entry and checks that the tensors cover the data without gap or overlap,
+//! each with the bytes of its shape; that no name occurs twice is checked here, since it would take the last. The names of shards are paths from a stranger: only plain names are followed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
 use std::path::{Component, Path};
 
 use gannet_tensor::Format;
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde_json::Value;
 
 use crate::hugging_face::TextFile;
@@ -26,7 +28,7 @@ const LENGTH_BYTES: usize = 8;
 pub(crate) fn read(file: &Path, bytes: &[u8]) -> Result<Vec<TensorRecord>, FormatError> {
     let header = header(file, bytes)?;
     let data_start = LENGTH_BYTES + header.len();
-    let metadata: Metadata = serde_json::from_slice(header)
+    let Header(metadata) = serde_json::from_slice(header)
         .map_err(|source| FormatError::SafetensorsHeader { file: file.to_path_buf(), source })?;
     let data_bytes = bytes.len() - data_start;
     if metadata.data_len() > data_bytes {
@@ -68,6 +70,44 @@ fn header<'a>(file: &Path, bytes: &'a [u8]) -> Result<&'a [u8], FormatError> {
     let length = usize::try_from(found).unwrap_or(usize::MAX);
     limited(file, "the length of the safetensors header", length, limit, name)?;
     rest.get(..length).ok_or_else(|| truncated("the header", LENGTH_BYTES, found, rest.len()))
+}
+
+/// The tensors that a header lists, checked against each other.
+struct Header(Metadata);
+
+impl<'de> Deserialize<'de> for Header {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut tensors = deserializer.deserialize_map(Entries)?;
+        tensors.sort_by_key(|(_, info)| info.data_offsets);
+        Metadata::new(None, tensors).map(Self).map_err(D::Error::custom)
+    }
+}
+
+/// Reads the entries of a header in their order.
+struct Entries;
+
+impl<'de> Visitor<'de> for Entries {
+    type Value = Vec<(String, TensorInfo)>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object of tensors")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        let (mut tensors, mut seen) = (Vec::new(), HashSet::new());
+        while let Some(name) = entries.next_key::<String>()? {
+            if !seen.insert(name.clone()) {
+                return Err(gannet_json::twice(&name));
+            }
+            if name == "__metadata__" {
+                // Free text of whoever wrote the file, for nobody here; only its form is checked.
+                entries.next_value::<Option<HashMap<String, String>>>()?;
+            } else {
+                tensors.push((name, entries.next_value()?));
+            }
+        }
+        Ok(tensors)
+    }
 }
 
 fn record(

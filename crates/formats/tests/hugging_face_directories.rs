@@ -233,6 +233,36 @@ fn a_safetensors_header_is_not_trusted() {
 }
 
 #[test]
+fn a_key_that_occurs_twice_is_named() {
+    let shard = weights(&[("a", Dtype::F32)]);
+    check(
+        &[("config.json", br#"{"model_type": "toy", "rope": {"theta": 1, "theta": 2}}"#)],
+        "`DIR/config.json` is not valid JSON: key \"theta\" occurs twice at line 1 column 50",
+    );
+    let index = br#"{"weight_map": {"a": "m.safetensors", "a": "m.safetensors"}}"#;
+    check(
+        &[CONFIG, ("model.safetensors.index.json", index), ("m.safetensors", &shard)],
+        "`DIR/model.safetensors.index.json` is not valid JSON: key \"a\" occurs twice at line 1 column 41",
+    );
+    let with_header = |header: &str, expect: &str| {
+        let file = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &[0; 16]].concat();
+        check(&[CONFIG, ("model.safetensors", &file)], expect);
+    };
+    let tensor = r#"{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}"#;
+    with_header(
+        &format!(r#"{{"a":{tensor},"a":{tensor}}}"#),
+        "`DIR/model.safetensors` has no valid safetensors header: key \"a\" occurs twice at line 1 column 60; \
+         fetch it again",
+    );
+    let note = r#""__metadata__":{"format":"pt"}"#;
+    with_header(
+        &format!(r#"{{{note},"a":{tensor},{note}}}"#),
+        "`DIR/model.safetensors` has no valid safetensors header: key \"__metadata__\" occurs twice at line 1 \
+         column 102; fetch it again",
+    );
+}
+
+#[test]
 fn a_text_over_its_limit_is_refused() {
     let long = vec![b' '; (1 << 20) + 1];
     check(

@@ -124,7 +124,8 @@ fn module_config(path: &Path) -> Result<Option<ModuleConfig>, ModelError> {
     if bytes > CONFIG_BYTES_MAX {
         return Err(unreadable("longer".to_owned()));
     }
-    let map =
-        serde_json::from_str(&text).map_err(|source| ModelError::Json { file: file.clone(), source })?;
+    let map = gannet_json::from_slice(text.as_bytes())
+        .and_then(serde_json::from_value)
+        .map_err(|source| ModelError::Json { file: file.clone(), source })?;
     Ok(Some((file, map)))
 }

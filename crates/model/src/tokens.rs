@@ -65,5 +65,7 @@ impl TokenIds {
 
 fn generation_config(files: &HuggingFaceFiles, file: &str) -> Result<Map<String, Value>, ModelError> {
     let Some(text) = &files.generation_config else { return Ok(Map::new()) };
-    serde_json::from_str(text).map_err(|source| ModelError::Json { file: file.to_owned(), source })
+    gannet_json::from_slice(text.as_bytes())
+        .and_then(serde_json::from_value)
+        .map_err(|source| ModelError::Json { file: file.to_owned(), source })
 }

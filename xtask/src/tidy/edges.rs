@@ -7,12 +7,13 @@ use super::Finding;
 use super::metadata::{Metadata, Package};
 
 /// Each crate and all it depends on, lowest first.
-const EDGES: [(&str, &[&str]); 15] = [
+const EDGES: [(&str, &[&str]); 16] = [
+    ("gannet-json", &[]),
     ("gannet-tensor", &[]),
-    ("gannet-formats", &["gannet-tensor"]),
+    ("gannet-formats", &["gannet-json", "gannet-tensor"]),
     ("gannet-ops", &["gannet-tensor"]),
-    ("gannet-model", &["gannet-formats", "gannet-ops", "gannet-tensor"]),
-    ("gannet-text", &[]),
+    ("gannet-model", &["gannet-formats", "gannet-json", "gannet-ops", "gannet-tensor"]),
+    ("gannet-text", &["gannet-json"]),
     ("gannet-engine", &["gannet-ops", "gannet-tensor"]),
     ("gannet-grammar", &["gannet-engine", "gannet-ops", "gannet-text"]),
     (
@@ -96,11 +97,12 @@ mod tests {
             let ours = EDGES.iter().map(|(name, _)| *name).collect();
             assert_eq!(judge(&package, &ours).len(), expected, "{name} -> {dependencies:?}");
         };
-        check("gannet-formats", &[("gannet-tensor", None), ("serde", None)], 0);
-        check("gannet-formats", &[("gannet-tensor", None), ("gannet-ops", None)], 1);
-        check("gannet-formats", &[("gannet-tensor", None), ("gannet-ops", Some("build"))], 1);
-        check("gannet-formats", &[("gannet-tensor", None), ("gannet-testing", Some("dev"))], 0);
-        check("gannet-formats", &[], 1);
+        let (json, tensor) = (("gannet-json", None), ("gannet-tensor", None));
+        check("gannet-formats", &[json, tensor, ("serde", None)], 0);
+        check("gannet-formats", &[json, tensor, ("gannet-ops", None)], 1);
+        check("gannet-formats", &[json, tensor, ("gannet-ops", Some("build"))], 1);
+        check("gannet-formats", &[json, tensor, ("gannet-testing", Some("dev"))], 0);
+        check("gannet-formats", &[], 2);
         check("gannet-unheard-of", &[], 1);
     }
 }

@@ -64,8 +64,8 @@ pub(super) fn assemble(from: Parts) -> Result<Inner, TextError> {
     let splitting = take_splitting(&mut skeleton)?;
     let whole_words = options.get("ignore_merges") == Some(&Value::Bool(true));
     let finds_specials = whole_words || matches!(kind, Kind::Unigram { .. });
-    let mut library: tokenizers::Tokenizer = serde_json::from_value(Value::Object(skeleton))
-        .map_err(unusable)?;
+    let mut library: tokenizers::Tokenizer =
+        serde_json::from_value(Value::Object(skeleton)).map_err(unusable)?;
     library.with_model(model::build(kind, &options, pieces)?);
     add_tokens(&mut library, added)?;
     let ends = match ends {

@@ -51,7 +51,7 @@ impl TokenizerConfig {
     /// # Errors
     /// `NotJson`, `WrongKey`.
     pub fn from_json(tokenizer_config_json: &[u8]) -> Result<Self, TextError> {
-        let root: Value = serde_json::from_slice(tokenizer_config_json)
+        let root = gannet_json::from_slice(tokenizer_config_json)
             .map_err(|source| TextError::NotJson { file: "tokenizer_config.json", source })?;
         let mut config = Self {
             add_bos: flag(&root, "add_bos_token")?,

@@ -21,7 +21,7 @@ pub(super) fn take_apart(bytes: &[u8]) -> Result<Parts, TextError> {
         let (found, limit) = (bytes.len(), MAX_TOKENIZER_BYTES);
         return Err(TextError::TooLarge { what: "the length of tokenizer.json in bytes", found, limit });
     }
-    let root: Value = serde_json::from_slice(bytes)
+    let root = gannet_json::from_slice(bytes)
         .map_err(|source| TextError::NotJson { file: "tokenizer.json", source })?;
     let Value::Object(mut skeleton) = root else {
         return Err(TextError::wrong_key("tokenizer.json", Some(&root), "an object"));

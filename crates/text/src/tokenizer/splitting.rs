@@ -10,7 +10,9 @@ use fancy_regex::Regex;
 use tokenizers::pattern::Invert;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
-use tokenizers::{NormalizedString, PreTokenizedString, PreTokenizer, PreTokenizerWrapper, SplitDelimiterBehavior};
+use tokenizers::{
+    NormalizedString, PreTokenizedString, PreTokenizer, PreTokenizerWrapper, SplitDelimiterBehavior,
+};
 
 use crate::error::{TextError, first_characters};
 
@@ -105,11 +107,8 @@ fn cut_piece(
     invert: bool,
 ) -> tokenizers::Result<Vec<NormalizedString>> {
     let bytes = piece.get().len();
-    let parts = if invert {
-        piece.split(Invert(expression), behavior)
-    } else {
-        piece.split(expression, behavior)
-    };
+    let parts =
+        if invert { piece.split(Invert(expression), behavior) } else { piece.split(expression, behavior) };
     parts.map_err(|error| {
         let (expression, reason) = (first_characters(expression.as_str()), error.to_string());
         TextError::SplitTooHard { bytes, expression, reason }.into()

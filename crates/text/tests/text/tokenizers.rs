@@ -196,6 +196,25 @@ fn an_answer_ends_at_every_known_end() {
 }
 
 #[test]
+fn a_key_that_occurs_twice_is_named() {
+    let file = fixture::read("smollm")["tokenizer_json"].to_string();
+    let twice = file.replacen("\"vocab\":{", "\"vocab\":{\"!\":7,", 1);
+    assert_ne!(file, twice);
+    let refusal =
+        Tokenizer::from_json(twice.as_bytes(), &TokenizerConfig::default()).unwrap_err().to_string();
+    assert!(
+        refusal.starts_with("`tokenizer.json` is no valid JSON: key \"!\" occurs twice at line 1 column "),
+        "{refusal}"
+    );
+    let refusal =
+        TokenizerConfig::from_json(br#"{"bos_token": "a", "bos_token": "b"}"#).unwrap_err().to_string();
+    assert_eq!(
+        refusal,
+        "`tokenizer_config.json` is no valid JSON: key \"bos_token\" occurs twice at line 1 column 30"
+    );
+}
+
+#[test]
 fn tokenizer_files_that_contradict_themselves_are_refused() {
     let sound = fixture::read("smollm")["tokenizer_json"].take();
     let refusal = |change: &dyn Fn(&mut Value)| {
