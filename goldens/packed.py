@@ -58,6 +58,13 @@ def pack(codes, bits, dim, order=None):
     return (codes << (torch.arange(per) * bits)).sum(-1).movedim(-1, dim)
 
 
+def pack_bits(codes, bits, dim):
+    """Codes of any width without gaps: bit k of the run is bit k % 32 of word k // 32."""
+    codes = codes.movedim(dim, -1)
+    run = ((codes.unsqueeze(-1) >> torch.arange(bits)) & 1).flatten(-2)
+    return (run.unflatten(-1, (-1, 32)) << torch.arange(32)).sum(-1).movedim(-1, dim)
+
+
 def values(codes, zeros, own_scales, group_of):
     """[rows, columns] from codes like it and zeros and scales [rows, groups]."""
     difference = codes - zeros[:, group_of]
@@ -103,6 +110,51 @@ def awq():
     config = {"quant_method": "awq", "bits": 4, "group_size": group, "zero_point": True, "version": "gemm"}
     expected = values(codes, zeros, own, torch.arange(columns) // group)
     case("awq", config, parts, [("a.weight", "q4_z", expected), ("a.bias", "f16", parts["a.bias"])])
+
+
+def gptq_few_bits(name, form, bits, version, zeros=None, writer="auto_gptq", group=64):
+    """Codes of 2 or 3 bits. Version 1 has zeros less 1: AutoGPTQ code by code, GPTQModel by words of its own for 3 bits."""
+    rows, columns = 32, 128
+    groups = columns // group
+    codes = integers(1 << bits, rows, columns)
+    zeros = integers(1 << bits, rows, groups) if zeros is None else torch.full((rows, groups), zeros)
+    own = scales(torch.float16, rows, groups)
+    stored = pack_bits(zeros.T, bits, 1)
+    if version == 1 and writer == "auto_gptq":
+        stored = pack_bits(zeros.T - 1, bits, 1)
+    elif version == 1:
+        less = torch.tensor([0x24924924, 0x92492492, 0x49249249]).repeat(stored.shape[1] // 3)
+        stored = (stored - less) % (1 << 32)
+    parts = {
+        "a.qweight": to_int32(pack_bits(codes.T, bits, 0)),
+        "a.qzeros": to_int32(stored),
+        "a.scales": own.T,
+    }
+    config = {"quant_method": "gptq", "bits": bits, "group_size": group, "desc_act": False}
+    if version == 2:
+        config["checkpoint_format"] = "gptq_v2"
+    group_of = torch.arange(columns) // group
+    case(name, config, parts, [("a.weight", form, values(codes, zeros, own, group_of))])
+
+
+def awq_gemv(name, group):
+    """Rows side by side; scales and zeros of a row fill words whose number is a multiple of what the kernel reads at once."""
+    rows, columns = 24, 256
+    width = columns if group == -1 else group
+    groups = columns // width
+    codes, zeros = integers(16, rows, columns), integers(16, rows, groups)
+    own = scales(torch.float16, rows, groups)
+    at_once = {32: 4, 64: 2}.get(width, 1)
+    words = -(-(-(-groups // 8)) // at_once) * at_once
+    room = torch.nn.functional.pad
+    parts = {
+        "a.qweight": to_int32(pack(codes, 4, 1)),
+        "a.qzeros": to_int32(pack(room(zeros, (0, 8 * words - groups)), 4, 1)),
+        "a.scales": room(own, (0, 8 * words - groups)),
+    }
+    config = {"quant_method": "awq", "bits": 4, "group_size": group, "zero_point": True, "version": "gemv"}
+    expected = values(codes, zeros, own, torch.arange(columns) // width)
+    case(name, config, parts, [("a.weight", "q4_z", expected)])
 
 
 COMPRESSED = {"quant_method": "compressed-tensors", "config_groups": {}}
@@ -228,6 +280,17 @@ if __name__ == "__main__":
     int_quantized()
     float8_cases()
     float4_cases()
+    gptq_few_bits("gptq-2-bits", "q4_0", 2, 1, zeros=2)
+    gptq_few_bits("gptq-2-bits-v2-zeros", "q4_z", 2, 2)
+    gptq_few_bits("gptq-2-bits-small-groups", "f32", 2, 2, group=16)
+    gptq_few_bits("gptq-3-bits-v2", "q4_0", 3, 2, zeros=4)
+    gptq_few_bits("gptq-3-bits-v2-zeros", "q4_z", 3, 2)
+    gptq_few_bits("gptq-3-bits-small-groups", "f32", 3, 2, group=16)
+    gptq_few_bits("gptq-3-bits", "q4_0", 3, 1, zeros=4)
+    gptq_few_bits("gptq-3-bits-other-writer", "q4_0", 3, 1, zeros=4, writer="gptqmodel")
+    awq_gemv("awq-gemv", 64)
+    awq_gemv("awq-gemv-small-groups", 32)
+    awq_gemv("awq-gemv-rows", -1)
     save_file(TENSORS, HERE / "packed.safetensors")
     (HERE / "packed.safetensors").chmod(0o644)
     (HERE / "packed.json").write_text(json.dumps({"cases": CASES}, indent=1) + "\n", encoding="utf-8")

@@ -122,6 +122,12 @@ pub enum FormatError {
     )]
     StrayPart { file: PathBuf, tensor: String, why: String },
 
+    #[error(
+        "`{}`: tensor `{tensor}` holds zeros of 3 bits that differ from group to group in version 1 of GPTQ, which its writers \
+         store in two ways; convert the model to `gptq_v2`", file.display()
+    )]
+    OlderZeros { file: PathBuf, tensor: String },
+
     // Hugging Face directories.
     #[error("`{}` is not valid JSON: {source}", file.display())]
     Json { file: PathBuf, source: serde_json::Error },

@@ -171,15 +171,22 @@ fn a_method_that_is_not_supported_is_named() {
     check(json!({ "quant_method": "aqlm" }), ".quant_method", "\"aqlm\"", methods);
     check(json!({ "bits": 4 }), ".quant_method", "null", methods);
     check(json!([4]), "", "[4]", "an object");
-    check(json!({ "quant_method": "gptq", "bits": 3 }), ".bits", "3", "4 or 8");
-    check(json!({ "quant_method": "gptq", "bits": "4" }), ".bits", "\"4\"", "4 or 8");
+    let bits = "2 or 3 or 4 or 8";
+    check(json!({ "quant_method": "gptq", "bits": 5 }), ".bits", "5", bits);
+    check(json!({ "quant_method": "gptq", "bits": "4" }), ".bits", "\"4\"", bits);
     check(
         json!({ "quant_method": "gptq", "checkpoint_format": "marlin" }),
         ".checkpoint_format",
         "\"marlin\"",
         "`gptq` or `gptq_v2`",
     );
-    check(json!({ "quant_method": "awq", "version": "gemv" }), ".version", "\"gemv\"", "`gemm` or `GEMM`");
+    let layouts = "`gemm` or `GEMM` or `gemv` or `GEMV`";
+    check(json!({ "quant_method": "awq", "version": "gemv_fast" }), ".version", "\"gemv_fast\"", layouts);
+    let groups = "a whole number above 0, or -1";
+    for (value, shown) in [(json!(0), "0"), (json!(-2), "-2"), (Value::Null, "null")] {
+        let config = json!({ "quant_method": "awq", "version": "gemv", "group_size": value });
+        check(config, ".group_size", shown, groups);
+    }
     check(json!({ "quant_method": "awq", "zero_point": false }), ".zero_point", "false", "true");
     let blocks = |value: Value| json!({ "quant_method": "fp8", "weight_block_size": value });
     check(blocks(json!([128])), ".weight_block_size", "[128]", "two whole numbers above 0");
@@ -190,6 +197,27 @@ fn a_method_that_is_not_supported_is_named() {
         "\"sparse-24-bitmask\"",
         "`dense`",
     );
+}
+
+#[test]
+fn zeros_of_3_bits_that_could_mean_two_things_are_refused() {
+    let (_, mut parts) = cases().into_iter().find(|(case, _)| case["name"] == "gptq-3-bits").unwrap();
+    let quantization = json!({ "quant_method": "gptq", "bits": 3 });
+    let zeros = parts.iter_mut().find(|part| part.name == "a.qzeros").unwrap();
+    zeros.bytes[5] ^= 1;
+    let expect = "`DIR/model.safetensors`: tensor `a.qzeros` holds zeros of 3 bits that differ from group to group in version 1 \
+                  of GPTQ, which its writers store in two ways; convert the model to `gptq_v2`";
+    check(quantization.clone(), &parts, expect);
+    let with = |words: usize, rows: usize, expect: &str| {
+        let codes = stored("a.qweight", Dtype::I32, &[words, rows]);
+        let zeros = stored("a.qzeros", Dtype::I32, &[1, 3]);
+        let expect = format!(
+            "`DIR/model.safetensors`: tensor `a.qweight` has the shape [{words}, {rows}], expected {expect}"
+        );
+        check(quantization.clone(), &[codes, zeros, stored("a.scales", Dtype::F16, &[1, rows])], &expect);
+    };
+    with(4, 32, "a multiple of 3 words in each column");
+    with(3, 24, "a multiple of 32 outputs, as zeros of 3 bits need");
 }
 
 #[test]

@@ -3,26 +3,31 @@
 //! ```text
 //!                      codes                           scales           zeros
 //! GPTQ                 qweight [columns / n, rows]     [groups, rows]   qzeros [groups, rows / n]
-//! AWQ                  qweight [columns, rows / 8]     [groups, rows]   qzeros [groups, rows / 8]
+//! AWQ, `gemm`          qweight [columns, rows / 8]     [groups, rows]   qzeros [groups, rows / 8]
+//! AWQ, `gemv`          qweight [rows, columns / 8]     [rows, 8 words]  qzeros [rows, words], words for all groups
 //! pack-quantized       weight_packed [rows, columns/n] [rows, groups]   weight_zero_point [rows / n, groups], or none
 //! int-quantized        weight [rows, columns], i8      [rows, groups]   weight_zero_point [rows, groups], i8, or none
 //! ```
 //!
-//! A row is an output, a column an input. A word of 32 bits holds `n` codes, 8 of 4 bits or 4 of 8, the lowest bits
-//! first, next to each other in the dimension that is divided; AWQ has them in the order 0 2 4 6 1 3 5 7. Without zeros
-//! the zero is the middle, 8 or 128; signed codes have the middle added.
+//! A row is an output, a column an input. A word of 32 bits holds `n` codes, 16 of 2 bits, 8 of 4 bits or 4 of 8, the lowest
+//! bits first, next to each other in the dimension that is divided; AWQ's `gemm` has them in the order 0 2 4 6 1 3 5 7. 32
+//! codes of 3 bits fill 3 words without a gap. Without zeros the zero is the middle, 8 or 128; signed codes have the middle
+//! added.
 //!
 //! GPTQ of version 1 stores zeros less 1. It is added to the whole word, with carries, as the writers that subtract it
-//! from the whole word mean it. `g_idx` gives the group of each column; without it, groups are equal runs of columns.
+//! from the whole word mean it; zeros of 3 bits have a file of their own (`older`). `g_idx` gives the group of each
+//! column; without it, groups are equal runs of columns.
 //!
 //! With runs of columns that are multiples of 32, all zeros in the middle and scales in f16, a weight becomes `q4_0` or
-//! `q8_0`; with other zeros or scales in bf16, [`Format::Q4Z`] or [`Format::Q8Z`], 5 or 9 bits a weight. Else (columns
+//! `q8_0`; with other zeros or scales in bf16, [`Format::Q4Z`] or [`Format::Q8Z`], 5 or 9 bits a weight. Codes below 4
+//! bits take the room of 4. Else (columns
 //! in the order of activations, or rows that are no multiple of 32) single precision, eight times the file's bytes. All
 //! are exact. Rows are put together from columns, in one to two seconds of one core for 10^9 codes.
 //!
 //! Source: AutoGPTQ and GPTQModel; AutoAWQ; `pack_quantized` and `naive_quantized` of compressed-tensors.
 
 mod fill;
+mod older;
 
 use gannet_tensor::Format;
 use gannet_tensor::decode::integers;
@@ -68,6 +73,11 @@ enum Zeros {
     Awq {
         place: usize,
     },
+    /// So many words a row.
+    AwqRows {
+        place: usize,
+        words: usize,
+    },
     Rows {
         place: usize,
     },
@@ -85,21 +95,36 @@ enum Groups {
     Of(Vec<u32>),
 }
 
-/// GPTQ of 4 or 8 bits.
+/// GPTQ of 2, 3, 4 or 8 bits.
 pub(super) fn gptq(module: &Module<'_>, gptq: Gptq) -> Result<PackedTensor, FormatError> {
-    let (stored, in_word) = (module.stored, in_word(gptq.bits));
+    let (stored, bits) = (module.stored, gptq.bits);
     let [words, rows] = module.codes.matrix(stored)?;
-    let shape = [rows, unpacked(module, words, in_word)?];
+    let columns = match bits {
+        3 if words.is_multiple_of(3) => unpacked(module, words / 3, 32)?,
+        3 => return Err(module.codes.wrong_shape(stored, "a multiple of 3 words in each column")),
+        _ => unpacked(module, words, in_word(bits))?,
+    };
+    let shape = [rows, columns];
     let (scales, zeros) = (module.required(".scales")?, module.required(".qzeros")?);
     let groups = scales.matrix(stored)?[0];
     scales.expect_shape(stored, &[groups, rows])?;
     zeros.expect_format(stored, &[Format::I32])?;
-    zeros.expect_shape(stored, &[groups, rows.div_ceil(in_word)])?;
-    let one = if gptq.bits == 4 { 0x1111_1111 } else { 0x0101_0101 };
-    let add = if gptq.zeros_lack_one { one } else { 0 };
+    if bits == 3 && !rows.is_multiple_of(32) {
+        return Err(module.codes.wrong_shape(stored, "a multiple of 32 outputs, as zeros of 3 bits need"));
+    }
+    let zero_words = if bits == 3 { rows / 32 * 3 } else { rows.div_ceil(in_word(bits)) };
+    zeros.expect_shape(stored, &[groups, zero_words])?;
+    let found = match (gptq.zeros_lack_one, bits) {
+        (true, 3) => older::zeros_of_3_bits(stored, zeros)?,
+        (lack_one, _) => Zeros::Gptq { place: zeros.place, add: if lack_one { ones(bits) } else { 0 } },
+    };
     let parts = Parts { scales, zeros: Some(zeros), columns: module.optional(".g_idx")?, shape: None };
-    let zeros = Zeros::Gptq { place: zeros.place, add };
-    parts.pack(module, Order::Gptq, gptq.bits, shape, groups, zeros)
+    parts.pack(module, Order::Gptq, bits, shape, groups, found)
+}
+
+/// A word whose codes of 2, 4 or 8 bits are all 1.
+const fn ones(bits: u32) -> u32 {
+    u32::MAX / ((1 << bits) - 1)
 }
 
 /// AWQ, layout `gemm`, of 4 bits.
@@ -114,6 +139,27 @@ pub(super) fn awq(module: &Module<'_>) -> Result<PackedTensor, FormatError> {
     zeros.expect_shape(stored, &[groups, words])?;
     let parts = Parts { scales, zeros: Some(zeros), columns: None, shape: None };
     parts.pack(module, Order::Awq, 4, shape, groups, Zeros::Awq { place: zeros.place })
+}
+
+/// AWQ, layout `gemv`, of 4 bits, in groups of `group` columns. Scales and zeros of a row are filled up to whole words.
+pub(super) fn awq_rows(module: &Module<'_>, group: Option<usize>) -> Result<PackedTensor, FormatError> {
+    let stored = module.stored;
+    let [rows, words] = module.codes.matrix(stored)?;
+    let columns = unpacked(module, words, 8)?;
+    let group = group.unwrap_or(columns);
+    if group == 0 || !columns.is_multiple_of(group) {
+        return Err(module.codes.wrong_shape(stored, format!("rows of whole groups of {group} columns")));
+    }
+    let groups = columns / group;
+    let (scales, zeros) = (module.required(".scales")?, module.required(".qzeros")?);
+    zeros.expect_format(stored, &[Format::I32])?;
+    let words = zeros.matrix(stored)?[1];
+    zeros.expect_shape(stored, &[rows, words])?;
+    let room = words.checked_mul(8).filter(|&room| room >= groups);
+    let room = room.ok_or_else(|| zeros.wrong_shape(stored, format!("words for {groups} groups")))?;
+    scales.expect_shape(stored, &[rows, room])?;
+    let parts = Parts { scales, zeros: Some(zeros), columns: None, shape: None };
+    parts.pack(module, Order::Rows, 4, [rows, columns], groups, Zeros::AwqRows { place: zeros.place, words })
 }
 
 /// `pack-quantized` of compressed-tensors. The width of a code follows from the words of a row.
@@ -256,9 +302,9 @@ impl Codes {
         };
         match (self.scale_format, self.zeros) {
             _ if !in_blocks => Format::F32,
-            (Format::F16, Zeros::Middle) if self.bits == 4 => Format::Q4_0,
+            (Format::F16, Zeros::Middle) if self.bits <= 4 => Format::Q4_0,
             (Format::F16, Zeros::Middle) => Format::Q8_0,
-            (Format::F16 | Format::Bf16, _) if self.bits == 4 => Format::Q4Z,
+            (Format::F16 | Format::Bf16, _) if self.bits <= 4 => Format::Q4Z,
             (Format::F16 | Format::Bf16, _) => Format::Q8Z,
             _ => Format::F32,
         }

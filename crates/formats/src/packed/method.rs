@@ -13,8 +13,8 @@ pub(super) enum Method {
     /// Not at all.
     Plain,
     Gptq(Gptq),
-    /// Layout `gemm`, codes of 4 bits.
-    Awq,
+    /// Codes of 4 bits.
+    Awq(Awq),
     /// Floats of 8 bits; scales for blocks of so many rows and columns, if it says so.
     Float8(Option<[usize; 2]>),
     CompressedTensors,
@@ -23,10 +23,19 @@ pub(super) enum Method {
     ModelOpt,
 }
 
+/// The layouts of AWQ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Awq {
+    /// Rows side by side.
+    Gemm,
+    /// Columns side by side, in groups of so many; `None`: a row is one group.
+    Gemv(Option<usize>),
+}
+
 /// The kinds of GPTQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gptq {
-    /// Of a code: 4 or 8.
+    /// Of a code: 2, 3, 4 or 8.
     pub(super) bits: u32,
     /// Whether stored zeros are one less than meant: version 1 has it so, version 2 not.
     pub(super) zeros_lack_one: bool,
@@ -55,7 +64,7 @@ impl Method {
         let is_float8 = matches!(format, Format::F8E4M3 | Format::F8E5M2);
         let ending = match self {
             Method::Plain => return None,
-            Method::Gptq(_) | Method::Awq => ".qweight",
+            Method::Gptq(_) | Method::Awq(_) => ".qweight",
             Method::Mxfp4 => "_blocks",
             Method::CompressedTensors if matches!(format, Format::I32 | Format::U8) => ".weight_packed",
             Method::CompressedTensors if is_float8 || format == Format::I8 => ".weight",
@@ -70,7 +79,7 @@ impl Method {
     pub(super) fn block(&self) -> Option<[usize; 2]> {
         match self {
             Method::Float8(block) => *block,
-            Method::Plain | Method::Gptq(_) | Method::Awq => None,
+            Method::Plain | Method::Gptq(_) | Method::Awq(_) => None,
             Method::CompressedTensors | Method::Mxfp4 | Method::ModelOpt => None,
         }
     }
@@ -80,7 +89,7 @@ impl Method {
         match self {
             Method::Plain => "config.json has no `quantization_config`".to_owned(),
             Method::Gptq(_) => "the method `gptq` takes it for none".to_owned(),
-            Method::Awq => "the method `awq` takes it for none".to_owned(),
+            Method::Awq(_) => "the method `awq` takes it for none".to_owned(),
             Method::Float8(_) => "the method `fp8` takes it for none".to_owned(),
             Method::CompressedTensors => "the method `compressed-tensors` takes it for none".to_owned(),
             Method::Mxfp4 => "the method `mxfp4` takes it for none".to_owned(),
@@ -111,7 +120,7 @@ impl Keys<'_> {
     }
 
     fn gptq(&self) -> Result<Method, FormatError> {
-        let bits = self.one_of("bits", &[4, 8], 4)? as u32;
+        let bits = self.one_of("bits", &[2, 3, 4, 8], 4)? as u32;
         let format = ["checkpoint_format", "format"].into_iter().find(|key| self.keys.contains_key(*key));
         let zeros_lack_one = match format {
             None => true,
@@ -122,15 +131,29 @@ impl Keys<'_> {
 
     fn awq(&self) -> Result<Method, FormatError> {
         self.one_of("bits", &[4], 4)?;
-        for key in ["version", "format"] {
-            if self.keys.contains_key(key) {
-                self.text(key, &["gemm", "GEMM"])?;
-            }
+        let mut layout = Awq::Gemm;
+        for key in ["version", "format"].into_iter().filter(|key| self.keys.contains_key(*key)) {
+            layout = match self.text(key, &["gemm", "GEMM", "gemv", "GEMV"])? {
+                "gemv" | "GEMV" => Awq::Gemv(self.group()?),
+                _ => Awq::Gemm,
+            };
         }
         match self.keys.get("zero_point") {
-            None | Some(Value::Bool(true)) => Ok(Method::Awq),
+            None | Some(Value::Bool(true)) => Ok(Method::Awq(layout)),
             Some(other) => Err(self.wrong(Some("zero_point"), other, "true")),
         }
+    }
+
+    /// The columns of a group; -1 says that a row is one.
+    fn group(&self) -> Result<Option<usize>, FormatError> {
+        const KEY: &str = "group_size";
+        let value = self.keys.get(KEY).unwrap_or(&Value::Null);
+        if value.as_i64() == Some(-1) {
+            return Ok(None);
+        }
+        let found =
+            value.as_u64().and_then(|length| usize::try_from(length).ok()).filter(|&length| length > 0);
+        found.map(Some).ok_or_else(|| self.wrong(Some(KEY), value, "a whole number above 0, or -1"))
     }
 
     /// Sparse weights are packed in other ways; all else is seen from the tensors.

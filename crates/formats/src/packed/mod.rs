@@ -27,7 +27,7 @@ use crate::tensor::Tensor;
 use codes::Codes;
 use float4::Float4;
 use float8::Float8;
-use method::Method;
+use method::{Awq, Method};
 use nvfp4::Nvfp4;
 
 /// A weight that is stored in parts.
@@ -123,7 +123,7 @@ fn is_part(method: &Method, name: &str) -> bool {
     ];
     // Names that say nothing by themselves.
     let own = match method {
-        Method::Gptq(_) | Method::Awq => name.ends_with(".scales"),
+        Method::Gptq(_) | Method::Awq(_) => name.ends_with(".scales"),
         Method::Mxfp4 => name.ends_with("_scales"),
         Method::Plain | Method::Float8(_) | Method::CompressedTensors | Method::ModelOpt => false,
     };
@@ -160,7 +160,8 @@ impl<'a> Module<'a> {
     fn pack(&self, method: &Method) -> Result<PackedTensor, FormatError> {
         let mut packed = match (method, self.codes.tensor.format) {
             (Method::Gptq(gptq), _) => codes::gptq(self, *gptq),
-            (Method::Awq, _) => codes::awq(self),
+            (Method::Awq(Awq::Gemm), _) => codes::awq(self),
+            (Method::Awq(Awq::Gemv(group)), _) => codes::awq_rows(self, *group),
             (Method::Mxfp4, _) => float4::blocks(self),
             (_, Format::I32) => codes::packed_rows(self),
             (_, Format::I8) => codes::bytes(self),

@@ -23,6 +23,9 @@ impl Codes {
         let (rows, columns) = (self.rows, self.columns);
         let row_words = columns.div_ceil(in_word(self.bits));
         match (self.order, self.bits) {
+            (Order::Gptq, 2 | 3) => self.fill_by(stored, format, out, |row, column| {
+                code_at(|place| words[place * rows + row], column, self.bits)
+            }),
             (Order::Gptq, 4) => {
                 self.fill_by(stored, format, out, |row, column| {
                     nibble(words[column / 8 * rows + row], column % 8)
@@ -77,6 +80,8 @@ impl Codes {
     ) {
         let block_bytes = format.block_bytes();
         let row_bytes = self.columns / ELEMENTS * block_bytes;
+        // `q4_0` has its zero at 8, wherever the middle of fewer bits is.
+        let lift = if format == Format::Q4_0 { 8 - (1 << (self.bits - 1)) } else { 0 };
         if row_bytes == 0 {
             return;
         }
@@ -88,7 +93,8 @@ impl Codes {
                     let (header, rest) = out.split_at_mut(block_bytes - code_bytes(format));
                     let values = &groups.headers[groups.place(row, block * ELEMENTS / run)];
                     header.copy_from_slice(&values[..header.len()]);
-                    let codes: [u8; ELEMENTS] = std::array::from_fn(|i| code(row, block * ELEMENTS + i));
+                    let codes: [u8; ELEMENTS] =
+                        std::array::from_fn(|i| code(row, block * ELEMENTS + i) + lift);
                     write_codes(format, &codes, rest);
                 }
             }
@@ -185,24 +191,29 @@ impl Codes {
     fn zero_of<'a>(&self, stored: &'a StoredTensors, groups: usize) -> Box<dyn Fn(usize, usize) -> u8 + 'a> {
         let bits = self.bits;
         let per = in_word(bits);
-        let row_words = self.rows.div_ceil(per);
-        let at = move |word: [u8; 4], place: usize| if bits == 4 { nibble(word, place) } else { word[place] };
+        let row_words = if bits == 3 { self.rows / 32 * 3 } else { self.rows.div_ceil(per) };
         match self.zeros {
             Zeros::Middle => Box::new(move |_, _| 1 << (bits - 1)),
             Zeros::Gptq { place, add } => {
                 let words = words(stored, place);
                 Box::new(move |row, group| {
-                    let word = u32::from_le_bytes(words[group * row_words + row / per]).wrapping_add(add);
-                    at(word.to_le_bytes(), row % per)
+                    let word = |place: usize| {
+                        u32::from_le_bytes(words[group * row_words + place]).wrapping_add(add).to_le_bytes()
+                    };
+                    code_at(word, row, bits)
                 })
             }
             Zeros::Awq { place } => {
                 let words = words(stored, place);
                 Box::new(move |row, group| nibble(words[group * row_words + row / 8], awq_place(row % 8)))
             }
+            Zeros::AwqRows { place, words: row_words } => {
+                let words = words(stored, place);
+                Box::new(move |row, group| nibble(words[row * row_words + group / 8], group % 8))
+            }
             Zeros::Rows { place } => {
                 let words = words(stored, place);
-                Box::new(move |row, group| at(words[row / per * groups + group], row % per))
+                Box::new(move |row, group| code_at(|_| words[row / per * groups + group], row % per, bits))
             }
             Zeros::Bytes { place } => {
                 let bytes = stored.bytes(place);
@@ -215,6 +226,17 @@ impl Codes {
 /// The words of a tensor, each in its bytes, the lowest first.
 fn words(stored: &StoredTensors, place: usize) -> &[[u8; 4]] {
     stored.bytes(place).as_chunks().0
+}
+
+/// Code `index` of a run of words, the first bits lowest, without gaps. A code of 3 bits may begin in one word and end in
+/// the next.
+#[inline(always)]
+pub(super) fn code_at(word: impl Fn(usize) -> [u8; 4], index: usize, bits: u32) -> u8 {
+    let (first, shift) = (index * bits as usize / 32, index * bits as usize % 32);
+    let low = u32::from_le_bytes(word(first)) >> shift;
+    let rest =
+        if shift + bits as usize > 32 { u32::from_le_bytes(word(first + 1)) << (32 - shift) } else { 0 };
+    (low | rest) as u8 & (u8::MAX >> (8 - bits))
 }
 
 /// Code `index` of the 8 in a word.
