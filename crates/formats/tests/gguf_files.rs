@@ -435,3 +435,29 @@ fn a_stream_takes_exactly_the_bytes_of_its_tensors() {
     check(&[68], "`b` has 0 bytes, expected 32");
     check(&[68, 32, 4], "`b` has 36 bytes, expected 32");
 }
+
+#[test]
+fn a_large_header_is_opened_whole() {
+    let (tokens, tensors) = (300_000, 20_000);
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("large.gguf");
+    let data: Vec<[u8; 32]> = (0..tensors).map(|index| [index as u8; 32]).collect();
+    let mut writer = GgufWriter::new(&path);
+    let texts: Vec<String> = (0..tokens).map(|id| format!("token{id}")).collect();
+    let texts: Strings = texts.iter().map(String::as_str).collect();
+    writer.push_entry("tokenizer.ggml.tokens", texts).unwrap();
+    writer.push_entry("tokenizer.ggml.scores", vec![0.5f32; tokens]).unwrap();
+    for (index, data) in data.iter().enumerate() {
+        writer.push_tensor(&format!("blk.{index}.weight"), Format::F32, &[8], data).unwrap();
+    }
+    writer.write(File::create(&path).unwrap()).unwrap();
+
+    let checkpoint = Checkpoint::open(&path).unwrap();
+    assert_eq!(checkpoint.tensors().count(), tensors);
+    let last = checkpoint.tensor("blk.19999.weight").unwrap().unwrap();
+    assert_eq!(*last.bytes().unwrap(), [19_999_usize as u8; 32]);
+    for (key, value) in metadata(&checkpoint).entries() {
+        let Value::Array(list) = value else { panic!("{key} is no list") };
+        assert_eq!(list.len(), tokens, "{key}");
+    }
+}

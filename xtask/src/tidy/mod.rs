@@ -1,13 +1,14 @@
 //! The rules that no other tool checks. `cargo xtask tidy` prints what breaks them, and `cargo test` fails on it.
 //!
 //! A rule is a function from text to findings, so that each is tested on snippets. `source` reads the repository,
-//! `sizes`, `words`, `kernels` and `documents` judge files, `edges` and `dependencies` judge cargo's metadata.
+//! `sizes`, `words`, `kernels`, `documents` and `faults` judge files, `edges` and `dependencies` judge cargo's metadata.
 //! `tidy-exceptions.txt` lists findings that are accepted for now; one that no longer occurs has to go.
 
 mod dependencies;
 mod documents;
 mod edges;
 mod exceptions;
+mod faults;
 mod kernels;
 mod licences;
 mod metadata;
@@ -83,6 +84,7 @@ fn findings(root: &Path) -> Result<Vec<Finding>> {
     found.extend(texts.iter().flat_map(|file| TEXT_RULES.iter().flat_map(|rule| rule(file))));
     found.extend(kernels::stems(&rust, &texts));
     found.extend(documents::paths(root, &texts));
+    found.extend(faults::tests(&texts, &rust));
     found.extend(edges::edges(&metadata));
     found.extend(dependencies::check(&metadata, &lists));
     found.sort();
