@@ -51,7 +51,7 @@ fn open(path: &Path) -> Result<Duration, FormatError> {
 
 fn make(path: &Path) -> Result<(), FormatError> {
     let mut writer = GgufWriter::new(path);
-    writer.push_entry("general.architecture", "llama")?;
+    writer.push_entry("general.architecture", "none")?;
     writer.push_entry("tokenizer.ggml.model", "gpt2")?;
     writer.push_entry("tokenizer.ggml.tokens", strings(|id| format!("token{id}")))?;
     writer.push_entry("tokenizer.ggml.scores", vec![0.0f32; TOKENS])?;
