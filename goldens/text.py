@@ -872,7 +872,9 @@ def real(smollm2, gemma3, gemma3_tokenizer):
 
 
 def write_real(name, tokenizer, specials):
-    texts = plain_texts() + special_texts(specials)
+    """The texts of the published vocabularies, and those with this one's special tokens: 500 or more."""
+    published = json.loads((DATA / "published" / "texts.json").read_text())
+    texts = published + special_texts(specials)
     write(ROOT / "goldens" / "real" / f"{name}.tokens.json", {"cases": cases(tokenizer, texts)})
     print(name, len(texts), "texts")
 
