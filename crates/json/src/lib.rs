@@ -99,8 +99,6 @@ impl<'de> Visitor<'de> for KeysOnce {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a value that should be read and is not fails the test")]
-
     use super::*;
 
     #[test]

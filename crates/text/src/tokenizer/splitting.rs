@@ -39,16 +39,19 @@ impl Splitting {
     /// # Errors
     /// `Library` for an expression that is none.
     pub(super) fn new(pre_tokenizer: PreTokenizerWrapper) -> Result<Self, TextError> {
-        let parts = match pre_tokenizer {
-            PreTokenizerWrapper::Sequence(sequence) => sequence.into_iter().collect(),
-            other => vec![other],
+        let parts = if let PreTokenizerWrapper::Sequence(sequence) = pre_tokenizer {
+            sequence.into_iter().collect()
+        } else {
+            vec![pre_tokenizer]
         };
         let mut steps = Vec::new();
         for part in parts {
-            match part {
-                PreTokenizerWrapper::Split(split) => steps.push(cut(&split)?),
-                PreTokenizerWrapper::ByteLevel(bytes) => steps.extend(byte_level(bytes)?),
-                other => steps.push(Step::Library(other)),
+            if let PreTokenizerWrapper::Split(split) = &part {
+                steps.push(cut(split)?);
+            } else if let PreTokenizerWrapper::ByteLevel(bytes) = part {
+                steps.extend(byte_level(bytes)?);
+            } else {
+                steps.push(Step::Library(part));
             }
         }
         Ok(Self { steps })
