@@ -271,8 +271,11 @@ fn columns<L: Lanes, T: Element, const COUNT: usize, const WIDTH: usize>(
             *lanes = L::load(sum);
         }
     }
-    for key in at {
-        let values = &values[key * width + column..].as_chunks::<LANES>().0[..WIDTH];
+    // Bounds that the compiler sees, so that none is checked for each key.
+    let at = at.start..at.end.min(KEY_BLOCK);
+    let rows = values[at.start * width..at.end * width].chunks_exact(width);
+    for (key, values) in at.zip(rows) {
+        let (values, _) = values[column..column + WIDTH * LANES].as_chunks::<LANES>();
         let mut loaded = [L::splat(0.0); WIDTH];
         for (loaded, values) in loaded.iter_mut().zip(values) {
             *loaded = T::load::<L>(values);

@@ -260,6 +260,10 @@ fn codes<F: PanelFormat, D: Dots>(planes: &[u8]) -> [D::Bytes; 8] {
 
 /// Adds 32 columns of a row.
 #[inline(always)]
+#[expect(
+    clippy::needless_range_loop,
+    reason = "chains of iterators over halves were left as loops through memory"
+)]
 fn step<F: PanelFormat, D: Dots, const TERMS: usize>(
     codes: &[D::Bytes; 8],
     scales: &BlockScales<D::Floats>,
@@ -276,7 +280,6 @@ fn step<F: PanelFormat, D: Dots, const TERMS: usize>(
             let start = if parts == 1 { x.minus_sum } else { x.minus_sums[part] };
             let start = F::Offset::start::<D>(start);
             dots = if term == 0 { start } else { D::next_term(dots, start) };
-            // By index: chains of iterators over halves were left as loops through memory.
             for i in part * 4..(part + 1) * 8 / parts {
                 dots = F::Offset::dot::<D>(dots, codes[i], x.codes[i]);
             }
