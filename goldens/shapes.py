@@ -47,7 +47,7 @@ def expected(folder):
             scores = output.logits[0, kept_rows(len(ids))].numpy().copy()
             greedy = [int(output.logits[0, -1].argmax())]
             while len(greedy) < GREEDY_TOKENS:
-                output = model(torch.tensor([greedy[-1:]]), past_key_values=output.past_key_values, use_cache=True)
+                output = model(torch.tensor([greedy[-1:]]), cache=output.cache, use_cache=True)
                 greedy.append(int(output.logits[0, -1].argmax()))
         found.append((ids, scores, greedy))
         print(f"  the reference has read {len(ids)} ids", flush=True)
