@@ -27,7 +27,7 @@ class Case:
     projections: tuple = ()  # Widths that the vector is projected to, one after the other.
     rows: int | None = None  # Positions whose logits are kept, the last ones; all where absent.
     next_tokens: bool = False  # Has a head that predicts further tokens, which the reference passes over.
-    gguf: tuple = ()  # Formats of the GGUF twins: f32, f16, bf16, q8_0.
+    gguf: tuple = ()  # Formats of the GGUF twins: f32, f16, bf16, q8_0, mxfp4; none where GGUF can't say what the config does.
 
 
 BASE = {
@@ -121,7 +121,7 @@ LONG = LLAMA | {
     "num_key_value_heads": 1,
     "max_position_embeddings": 8192,
 }
-LAST_OF_LONG = {"prompts": {"golden": 8000}, "greedy": False, "rows": 50}
+LAST_OF_LONG = {"prompts": {"golden": 8000}, "greedy": False, "rows": 50, "gguf": ("bf16",)}
 
 SMALL = BASE | {"vocab_size": 160, "hidden_size": 32, "intermediate_size": 48, "head_dim": 16, "hidden_act": "silu"}
 LONG_PROMPT = {"golden": 80}  # Longer than a page, so that chunks of a page and one more are parts.
@@ -393,6 +393,7 @@ CASES = [
             beta_fast=1.0,
             beta_slow=0.25,
         ),
+        gguf=("bf16",),
     ),
     Case(
         "llama-rope-yarn-mscale",
@@ -415,14 +416,16 @@ CASES = [
         | {"original_max_position_embeddings": ORIGINAL_LENGTH, "max_position_embeddings": 128},
         prompts=SHORT_AND_LONG,
         greedy=False,
+        gguf=("bf16",),
     ),
     Case("mistral", MISTRAL, shards=2, gguf=("bf16",)),
     Case("qwen2", QWEN2, gguf=("f16",)),
     Case("qwen2-sliding", QWEN2 | {"use_sliding_window": True, "num_hidden_layers": 3}),
     Case("qwen3", QWEN3, gguf=("bf16",)),
     Case("gemma3", GEMMA3_OLD_KEYS, gguf=("f16", "q8_0")),
-    Case("gemma3-soft-cap", GEMMA3_NEW_KEYS | {"final_logit_softcapping": 8.0, "query_pre_attn_scalar": 24}),
-    Case("gemma3-nested", GEMMA3_NEW_KEYS, nested=True),
+    Case("gemma3-soft-cap", GEMMA3_NEW_KEYS | {"final_logit_softcapping": 8.0}, gguf=("bf16",)),
+    Case("gemma3-score-width", GEMMA3_NEW_KEYS | {"query_pre_attn_scalar": 24}),
+    Case("gemma3-nested", GEMMA3_NEW_KEYS, nested=True, gguf=("bf16",)),
     Case("long-default", LONG, **LAST_OF_LONG),
     Case(
         "long-llama3",
@@ -468,7 +471,7 @@ CASES = [
     Case("mixtral", MIXTRAL, gguf=("bf16",)),
     Case("qwen3-next", QWEN3_NEXT, prompts=LONG_PROMPT, gguf=("bf16",)),
     Case("qwen3_5", QWEN3_5, prompts=LONG_PROMPT, next_tokens=True, gguf=("bf16",)),
-    Case("qwen3_5-nested", QWEN3_5, nested=True, next_tokens=True),
+    Case("qwen3_5-nested", QWEN3_5, nested=True, next_tokens=True, gguf=("bf16",)),
     Case("qwen3_5-moe", QWEN3_5_MOE, prompts=LONG_PROMPT, nested=True, gguf=("bf16",)),
     Case("ministral", MINISTRAL),
     Case("ministral3", MINISTRAL3, prompts=LONG_PROMPT, gguf=("bf16",)),
@@ -505,6 +508,6 @@ CASES = [
         gguf=("bf16",),
     ),
     Case("gpt-oss", GPT_OSS, gguf=("bf16",)),
-    Case("gpt-oss-blocks", GPT_OSS | {"intermediate_size": 64}, blocks=True),
+    Case("gpt-oss-blocks", GPT_OSS | {"intermediate_size": 64}, blocks=True, gguf=("mxfp4",)),
     Case("gpt-oss-limit", GPT_OSS | {"swiglu_limit": 1.5}),
 ]

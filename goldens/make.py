@@ -150,9 +150,8 @@ def attempt(case, seed):
     pairs = []
     for stem, tokens in case.prompts.items():
         write_golden(folder / f"{stem}.safetensors", case, model, seed, tokens, greedy and greedy[0])
-        pairs.append((case.name, f"{case.name}/{stem}.safetensors"))
-    for format in case.gguf:
-        pairs.append((f"{case.name}-{format}.gguf", f"{case.name}/golden.safetensors"))
+        models = [case.name] + [f"{case.name}-{format}.gguf" for format in case.gguf]
+        pairs += [(name, f"{case.name}/{stem}.safetensors") for name in models]
     for number, (stem, twin) in enumerate(lossy):
         golden = f"{stem}.golden.safetensors"
         write_golden(HERE / golden, case, twin, seed, case.prompts["golden"], greedy[number + 1])

@@ -3,6 +3,8 @@
 Differences of meaning between the two containers: some architectures store the rows of q and k in interleaved order
 (pairs 2i, 2i+1 instead of i, i + half), some norm weights with the one added; llama3 rope scaling is a tensor of
 divisors; experts are stacks (see layouts.py, which also has the hybrids). 1-D tensors are always float32.
+
+A config that GGUF has no keys for is refused: `unsayable` lists what.
 """
 
 import math
@@ -19,6 +21,7 @@ FORMATS = {
     "f16": gguf.GGMLQuantizationType.F16,
     "bf16": gguf.GGMLQuantizationType.BF16,
     "q8_0": gguf.GGMLQuantizationType.Q8_0,
+    "mxfp4": gguf.GGMLQuantizationType.MXFP4,  # Of the experts; the rest is bf16.
 }
 LOSSY = {"q8_0"}
 POOLING = None  # Of an embedding model being written: which rows count, and its projections.
@@ -85,15 +88,40 @@ def from_gguf(config, name, values):
     return torch.from_numpy(np.array(values, dtype=np.float32, order="C"))
 
 
+def unsayable(config):
+    """What the config says and GGUF has no keys for, if anything."""
+    rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    reasons = {
+        "dynamic rope": rope.get("rope_type") == "dynamic",
+        "a ramp that doesn't end at whole pairs": rope.get("truncate") is False and config["model_type"] != "gpt_oss",
+        "which layers slide": config.get("use_sliding_window") or config["model_type"] == "ministral",
+        "layers without experts": config.get("mlp_only_layers"),
+        "how scores are scaled": config["model_type"].startswith("gemma3") and config["query_pre_attn_scalar"] != config["head_dim"],
+        "the bound of the gate": config.get("swiglu_limit", 7.0) != 7.0,
+    }
+    return [reason for reason, found in reasons.items() if found]
+
+
+def format_of(format, name, values):
+    """The type of one tensor."""
+    if values.ndim == 1 or name.endswith(ALWAYS_F32):
+        return FORMATS["f32"]
+    if format == "mxfp4" and not name.endswith("exps.weight"):
+        return FORMATS["bf16"]
+    return FORMATS[format]
+
+
 def write(folder, case, tensors, format):
     """Writes `NAME-FORMAT.gguf`. Returns its stem, and for a lossy format the dequantised hub tensors."""
     config, stem = case.config, f"{case.name}-{format}"
+    if unsayable(config):
+        raise SystemExit(f"{case.name}: GGUF has no keys for {', '.join(unsayable(config))}")
     writer = gguf.GGUFWriter(folder / f"{stem}.gguf", architecture(config))
     write_metadata(writer, config, case.name, tensors)
     dequantised = {}
     for name, tensor in regrouped(config, tensors).items():
         values = to_gguf(config, name, tensor)
-        kind = FORMATS["f32" if values.ndim == 1 or gguf_name(config, name).endswith(ALWAYS_F32) else format]
+        kind = format_of(format, gguf_name(config, name), values)
         data = gguf.quants.quantize(values, kind)
         writer.add_tensor(gguf_name(config, name), data, raw_dtype=kind)
         dequantised[name] = from_gguf(config, name, gguf.quants.dequantize(data, kind))
@@ -131,9 +159,10 @@ def write_metadata(writer, config, name, tensors):
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_vocab_size(config["vocab_size"])
     rope = config.get("rope_parameters") or config
+    rope = rope.get("full_attention", rope)
     writer.add_rope_dimension_count(int(head_dim * (rope.get("partial_rotary_factor") or config.get("partial_rotary_factor", 1.0))))
     writer.add_rope_freq_base(rope["rope_theta"])
-    write_rope_scaling(writer, config, config.get("rope_scaling") or config.get("rope_parameters") or {})
+    write_rope_scaling(writer, config, config.get("rope_scaling") or rope)
     if architecture(config) in ("gemma3", "gemma-embedding"):
         write_windows(writer, config)
     if POOLING:
@@ -168,8 +197,6 @@ def write_members(writer, config):
         writer.add_final_logit_softcapping(config["final_logit_softcapping"])
     if known == "mistral3":
         scaling = config["rope_parameters"]
-        writer.add_rope_scaling_yarn_beta_fast(scaling["beta_fast"])
-        writer.add_rope_scaling_yarn_beta_slow(scaling["beta_slow"])
         writer.add_rope_scaling_yarn_log_mul(scaling["mscale_all_dim"])
         writer.add_attn_temperature_scale(scaling["llama_4_scaling_beta"])
     if known == "granite":
@@ -186,6 +213,9 @@ def write_rope_scaling(writer, config, scaling):
         writer.add_rope_scaling_factor(scaling["factor"])
     if kind == "yarn":
         writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
+        for key in ("attention_factor", "beta_fast", "beta_slow"):
+            if key in scaling:
+                getattr(writer, f"add_rope_scaling_yarn_{key.replace('attention', 'attn')}")(scaling[key])
     if kind == "longrope":
         original = config["original_max_position_embeddings"]
         stretch = config["max_position_embeddings"] / original
@@ -194,10 +224,18 @@ def write_rope_scaling(writer, config, scaling):
 
 
 def write_windows(writer, config):
-    pattern, layers = config["sliding_window_pattern"], config["num_hidden_layers"]
+    layers = config["num_hidden_layers"]
+    if kinds := config.get("layer_types"):
+        slides = [kind == "sliding_attention" for kind in kinds]
+        theta = config["rope_parameters"]["sliding_attention"]["rope_theta"]
+    else:
+        slides = [(layer + 1) % config["sliding_window_pattern"] != 0 for layer in range(layers)]
+        theta = config["rope_local_base_freq"]
     writer.add_sliding_window(config["sliding_window"])
-    writer.add_sliding_window_pattern([(layer + 1) % pattern != 0 for layer in range(layers)])
-    writer.add_rope_freq_base_swa(config["rope_local_base_freq"])
+    writer.add_sliding_window_pattern(slides)
+    writer.add_rope_freq_base_swa(theta)
+    if config["final_logit_softcapping"]:
+        writer.add_final_logit_softcapping(config["final_logit_softcapping"])
 
 
 def llama3_divisors(config, scaling):

@@ -36,6 +36,7 @@ pub use drafter::{
     BlockConfig, CHAIN_CAPTURE, DraftPrograms, Drafter, DrafterKind, FeatureConfig, HIDDEN_CAPTURE,
 };
 pub use error::ModelError;
+pub use families::family_names;
 pub use model::{Model, ProgramOptions, recognise, recognise_drafter};
 pub use rope::{Llama3, LongRope, OverrideKind, RopeConfig, RopeOverride, RopeScaling, Yarn};
 pub use tokens::TokenIds;

@@ -18,6 +18,8 @@ pub const LOGIT_TOLERANCE: f32 = 1e-4;
 pub struct Golden {
     /// The checkpoint and the golden, for messages.
     pub name: String,
+    /// The checkpoint's config, which the GGUF twins of a folder share.
+    pub case: String,
     /// The checkpoint: a folder or a GGUF file.
     pub model: PathBuf,
     /// The prompt.
@@ -219,6 +221,7 @@ fn read(folder: &Path, entry: &Value) -> Golden {
     };
     Golden {
         name: format!("{model} ({golden})"),
+        case: text("name"),
         model: folder.join(model),
         ids: ids("ids").expect("a golden has ids"),
         logits: rows("logits"),

@@ -105,6 +105,11 @@ const FAMILIES: &[&Family] = &[
     &gpt_oss::FAMILY,
 ];
 
+/// What people call the families, each once.
+pub fn family_names() -> impl Iterator<Item = &'static str> {
+    FAMILIES.iter().map(|family| family.name)
+}
+
 /// One kind of drafter that comes as a checkpoint of its own.
 pub(crate) struct DrafterFamily {
     /// Values of `architectures` in config.json.

@@ -232,6 +232,22 @@ fn what_a_text_model_is_run_without_is_counted_by_what_it_belongs_to() {
 }
 
 #[test]
+fn a_factor_of_attention_in_gguf_replaces_the_formula_of_yarn() {
+    let scale = |key: &str, factor: f32| {
+        let keys = [
+            ("llama.rope.scaling.type", Some(Entry::String("yarn".to_owned()))),
+            ("llama.rope.scaling.factor", Some(Entry::F32(4.0))),
+            (key, Some(Entry::F32(factor))),
+        ];
+        from_gguf("llama", &keys).unwrap().config.ropes[0].attention_scale
+    };
+    let formula = (0.1 * 4f64.ln() + 1.0) as f32;
+    assert_eq!(scale("llama.rope.scaling.yarn_attn_factor", 1.5), 1.5);
+    assert_eq!(scale("llama.rope.scaling.yarn_attn_factor", 1.0), formula);
+    assert_eq!(scale("llama.rope.scaling.attn_factor", 2.0), 2.0 * formula);
+}
+
+#[test]
 fn a_scaling_that_is_asked_for_stretches_the_context_limit() {
     let mut model = from_config(&llama());
     assert_eq!(model.context_limit(), 2048);

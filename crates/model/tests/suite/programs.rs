@@ -1,9 +1,10 @@
 //! The programs of every family's toy config, printed.
 
 use gannet_formats::Checkpoint;
-use gannet_model::{ProgramOptions, recognise};
+use gannet_model::{Model, ProgramOptions, family_names, recognise};
 use gannet_ops::{KvFormat, Rollback, print};
 use gannet_testing::goldens;
+use std::collections::BTreeSet;
 
 /// One of each family, and those whose programs differ: biases, windows, an untied head, a soft cap, dense layers.
 const MODELS: [&str; 30] = [
@@ -39,12 +40,26 @@ const MODELS: [&str; 30] = [
     "embedding-mean",
 ];
 
+fn open(name: &str) -> Model {
+    recognise(&Checkpoint::open(&goldens::folder().join(name)).unwrap()).unwrap()
+}
+
+#[test]
+fn every_family_has_a_reviewed_program_and_a_golden() {
+    let known: BTreeSet<&str> = family_names().collect();
+    let reviewed: BTreeSet<&str> = MODELS.iter().map(|name| open(name).family).collect();
+    assert_eq!(reviewed, known);
+    let golden = goldens::all();
+    let golden: BTreeSet<&str> =
+        golden.iter().map(|golden| open(golden.model.to_str().unwrap()).family).collect();
+    assert_eq!(golden, known);
+}
+
 #[test]
 fn programs_of_toy_configs_are_as_reviewed() {
     for name in MODELS {
-        let checkpoint = Checkpoint::open(&goldens::folder().join(name)).unwrap();
         let options = ProgramOptions { context: 512, kv_format: KvFormat::F16, rollback: Rollback::Replay };
-        let program = recognise(&checkpoint).unwrap().program(&options).unwrap();
+        let program = open(name).program(&options).unwrap();
         insta::assert_snapshot!(name, print(&program));
     }
 }

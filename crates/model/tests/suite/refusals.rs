@@ -301,6 +301,7 @@ fn gguf_metadata_that_cant_run_is_refused_by_key_and_value() {
             "key `llama.rope.dimension_count` is 2, expected 4, the whole head",
         ),
         ("llama.rope.scaling.type", text("ntk"), "key `llama.rope.scaling.type` is `ntk`"),
+        ("llama.rope.scaling.type", text("dynamic"), "key `llama.rope.scaling.type` is `dynamic`"),
         (
             "llama.rope.scaling.type",
             text("longrope"),
@@ -312,6 +313,26 @@ fn gguf_metadata_that_cant_run_is_refused_by_key_and_value() {
     for (key, value, expected) in cases {
         let error = from_gguf("llama", &[(key, value)]).unwrap_err();
         assert!(error.contains(expected), "{key}: {error}\nexpected: {expected}");
+    }
+}
+
+#[test]
+fn a_window_in_gguf_is_refused_where_no_key_says_which_layers_slide() {
+    for architecture in ["qwen2", "qwen2moe", "qwen3", "qwen3moe"] {
+        let number = |key: &str, value| (format!("{architecture}.{key}"), Some(Entry::U32(value)));
+        let window = format!("{architecture}.attention.sliding_window");
+        let keys = [
+            number("attention.sliding_window", 12),
+            number("expert_count", 4),
+            number("expert_used_count", 2),
+            number("expert_feed_forward_length", 8),
+            number("expert_shared_feed_forward_length", 8),
+        ];
+        let keys = keys.each_ref().map(|(key, value)| (key.as_str(), value.clone()));
+        let error = from_gguf(architecture, &keys).unwrap_err();
+        let expected =
+            format!("key `{window}` is 12, expected to be absent, as GGUF doesn't say which layers");
+        assert!(error.contains(&expected), "{error}\nexpected: {expected}");
     }
 }
 

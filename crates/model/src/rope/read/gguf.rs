@@ -78,9 +78,13 @@ impl Reader<'_> {
             beta_slow: self.beta(BETA_SLOW, 1.0)?,
             truncate: self.defaults.yarn_truncates,
         };
-        let extra = self.keys().positive(YARN_ATTENTION_FACTOR)?.unwrap_or(1.0);
-        let own = magnitude(factor, 1.0) / multiplier.map_or(1.0, |all| magnitude(factor, all));
-        Ok((stated * extra * own, RopeScaling::Yarn(yarn)))
+        let own = match self.keys().positive(YARN_ATTENTION_FACTOR)? {
+            // Converters copy the model's own number, which replaces the formula; 1 is also what files have that say
+            // nothing.
+            Some(replaced) if replaced != 1.0 => replaced,
+            Some(_) | None => magnitude(factor, 1.0) / multiplier.map_or(1.0, |all| magnitude(factor, all)),
+        };
+        Ok((stated * own, RopeScaling::Yarn(yarn)))
     }
 
     fn log_multiplier(&self) -> Result<Option<f64>, ModelError> {
