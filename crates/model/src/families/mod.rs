@@ -152,7 +152,13 @@ pub(crate) fn find(checkpoint: &Checkpoint) -> Result<(&'static Family, Keys<'_>
             let known = FAMILIES.iter().filter_map(|family| family.gguf).collect::<Vec<_>>().join(", ");
             let family =
                 family.ok_or_else(|| unknown(checkpoint, "general.architecture", architecture, known))?;
-            Ok((family, Keys::new(checkpoint, architecture)))
+            let keys = Keys::new(checkpoint, architecture);
+            if multi_token::is_alone(family, &keys)? {
+                let found = format!("{architecture} without its layers");
+                let file = config_file(checkpoint);
+                return Err(ModelError::IsDrafter { file, key: "general.architecture", found });
+            }
+            Ok((family, keys))
         }
         Source::HuggingFace(_) => find_hugging_face(checkpoint),
     }
@@ -179,11 +185,24 @@ fn find_hugging_face(checkpoint: &Checkpoint) -> Result<(&'static Family, Keys<'
 
 /// The drafter of a checkpoint, where it is one.
 pub(crate) fn find_drafter(checkpoint: &Checkpoint) -> Result<Option<Drafter>, ModelError> {
-    let Some((_, found)) = named_drafter(checkpoint)? else { return Ok(None) };
+    let Some((_, found)) = named_drafter(checkpoint)? else { return head_alone(checkpoint) };
     let is_named = |family: &&&DrafterFamily| family.architectures.contains(&found) || family.gguf == found;
     let Some(family) = DRAFTERS.iter().find(is_named) else { return Ok(None) };
     let keys = Keys::new(checkpoint, family.gguf);
     (family.read)(&keys).map(Some)
+}
+
+/// The head that predicts further tokens, where a GGUF file of its model's architecture holds it and not the model.
+fn head_alone(checkpoint: &Checkpoint) -> Result<Option<Drafter>, ModelError> {
+    let Source::Gguf(metadata) = &checkpoint.source else { return Ok(None) };
+    let architecture = metadata.str("general.architecture")?;
+    let keys = Keys::new(checkpoint, architecture);
+    match FAMILIES.iter().find(|family| family.gguf == Some(architecture)) {
+        Some(family) if multi_token::is_alone(family, &keys)? => {
+            beside(family, &keys, &(family.config)(&keys)?)
+        }
+        Some(_) | None => Ok(None),
+    }
 }
 
 /// The key and value that say that a checkpoint is a drafter.

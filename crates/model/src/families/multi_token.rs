@@ -47,6 +47,14 @@ pub(crate) fn beside(
     }))
 }
 
+/// Whether a file has the head and no layer of the model, as GGUF files for other engines' drafters do.
+pub(super) fn is_alone(family: &Family, keys: &Keys<'_>) -> Result<bool, ModelError> {
+    if keys.is_json() || family.head_beside.is_none() || layers(keys)? == 0 {
+        return Ok(false);
+    }
+    Ok(!keys.checkpoint().tensors().any(|tensor| tensor.name.starts_with("blk.0.")))
+}
+
 fn is_attention(layer: &LayerConfig) -> bool {
     match &layer.mixer {
         Mixer::Attention(_) => true,

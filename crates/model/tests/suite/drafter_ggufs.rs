@@ -5,10 +5,11 @@
 
 use crate::drafters::{OPTIONS, block_drafter, dense, feature_drafter, open};
 use crate::generated::Written;
-use gannet_formats::Checkpoint;
 use gannet_formats::gguf::{Array, GgufWriter, Strings, Value};
-use gannet_model::{Drafter, ModelConfig, recognise_drafter};
+use gannet_formats::{Checkpoint, Source};
+use gannet_model::{Drafter, ModelConfig, recognise, recognise_drafter};
 use gannet_ops::WeightSource;
+use gannet_testing::goldens;
 use std::fs::File;
 use tempfile::TempDir;
 
@@ -158,6 +159,40 @@ fn a_feature_drafter_in_gguf_is_the_same_drafter() {
     let taps = [("target_layers", Value::Array(Array::I32(vec![2, 2, 1])))];
     let (named, _folder) = as_gguf(&written, "eagle3", &[entries(1), taps.to_vec()].concat());
     assert_eq!(recognised(&named).taps, [2, 2, 1]);
+}
+
+/// The hybrid's GGUF golden without its layers: embedding, norm and the head that predicts further tokens.
+#[test]
+fn a_head_for_further_tokens_without_its_model_is_recognised_as_a_drafter() {
+    let whole = Checkpoint::open(&goldens::folder().join("qwen3_5-bf16.gguf")).unwrap();
+    let Source::Gguf(metadata) = &whole.source else { panic!("it is a GGUF file") };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mtp.gguf");
+    let mut writer = GgufWriter::new(&path);
+    for (key, value) in metadata.entries() {
+        writer.push_entry(key, value.clone()).unwrap();
+    }
+    let is_kept = |name: &str| !name.starts_with("blk.") || name.starts_with("blk.4.");
+    let kept: Vec<_> = whole.tensors().filter(|tensor| is_kept(tensor.name)).collect();
+    let bytes: Vec<_> = kept.iter().map(|tensor| tensor.bytes().unwrap()).collect();
+    for (tensor, bytes) in kept.iter().zip(&bytes) {
+        writer.push_tensor(tensor.name, tensor.format, tensor.shape, bytes).unwrap();
+    }
+    writer.write(File::create(&path).unwrap()).unwrap();
+    let alone = Checkpoint::open(&path).unwrap();
+    let model = recognise(&whole).unwrap();
+    let (expected, found) = (model.drafter.clone().unwrap(), recognised(&alone));
+    assert_eq!((found.kind.name(), &found.config), ("mtp", &expected.config));
+    let parameters = found.parameters(&model).unwrap();
+    assert_eq!(parameters, expected.parameters(&model).unwrap());
+    let uses = model.programs(&found, &OPTIONS).unwrap().weights();
+    found.weights(&alone, &uses).unwrap();
+    let error = recognise(&alone).unwrap_err().to_string();
+    assert!(
+        error.contains("`qwen35 without its layers`, a drafter, which runs beside its target"),
+        "{error}"
+    );
+    assert!(recognise_drafter(&whole).unwrap().is_none());
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub(crate) struct DrafterFacts {
     /// Elements between the projections; null for experts.
     feed_forward: Option<usize>,
     vocabulary: usize,
+    /// The target's normed hidden state is read.
+    reads_hidden: bool,
     /// The target's stream is read after so many layers.
     reads_after_layers: Vec<usize>,
     /// Tokens of a block, the certain one included; null where drafts are chained.
@@ -56,6 +58,7 @@ impl DrafterFacts {
             head_dim,
             feed_forward,
             vocabulary: config.vocabulary,
+            reads_hidden: drafter.reads_hidden,
             reads_after_layers: drafter.taps.clone(),
             block_tokens,
         }
@@ -88,6 +91,7 @@ impl DrafterInspection {
 
     pub(crate) fn text(&self) -> String {
         let reads = match self.drafter.reads_after_layers[..] {
+            [] if self.drafter.reads_hidden => "its target's normed hidden state".to_owned(),
             [] => "an early, a middle and a late layer of its target".to_owned(),
             _ => format!("its target's stream after layers {:?}", self.drafter.reads_after_layers),
         };
