@@ -38,10 +38,10 @@ pub(crate) fn expert_linear(
     });
 }
 
-/// The same with rows as codes and matrices in panels.
+/// The same with rows as codes and matrices in panels; `sorted` is memory for the rows in the order of their experts.
 pub(crate) fn expert_linear_codes(
     crew: &mut Crew<'_>,
-    x: &Activations,
+    (x, sorted): (&Activations, &mut Activations),
     ids: &[Option<u32>],
     (panels, bias): (&Panels, Option<&[f32]>),
     out: &mut [f32],
@@ -53,14 +53,14 @@ pub(crate) fn expert_linear_codes(
     let groups = by_expert(ids, ids.len() / x.rows());
     let pairs: Vec<(u32, u32)> = groups.iter().flat_map(|(_, pairs)| pairs).copied().collect();
     // The rows of one expert side by side, as a product reads them.
-    let mut sorted = Activations::default();
     sorted.gather(x, pairs.iter().map(|(row, _)| *row as usize));
+    let sorted = &*sorted;
     let step = codes::outputs_per_part(crew, outputs);
     crew.columns(out, outputs, step, |mut columns, _| {
         let mut start = 0;
         for (expert, group) in &groups {
             let bias = bias.map(|bias| &bias[expert * outputs..][..outputs]);
-            let product = CodeProduct { isa, x: &sorted, panels, matrix: *expert, bias };
+            let product = CodeProduct { isa, x: sorted, panels, matrix: *expert, bias };
             let rows = start..start + group.len();
             start = rows.end;
             product.part(rows, Places::Listed(&pairs), &mut columns);

@@ -62,9 +62,13 @@ impl Run<'_, '_> {
             }),
             Layout::Panels(panels) => {
                 self.values.encode(self.crew, node.inputs[0]);
-                self.make(node, |crew, inputs: &Inputs<'_>, out| {
-                    expert_linear_codes(crew, inputs.codes(0), inputs.ids(1), (panels, bias), out);
-                })
+                let mut sorted = std::mem::take(&mut self.values.sorted);
+                let made = self.make(node, |crew, inputs: &Inputs<'_>, out| {
+                    let rows = (inputs.codes(0), &mut sorted);
+                    expert_linear_codes(crew, rows, inputs.ids(1), (panels, bias), out);
+                });
+                self.values.sorted = sorted;
+                made
             }
         }
     }

@@ -20,6 +20,8 @@ pub(super) struct Values {
     terms: Vec<Terms>,
     /// The value that was made codes last, with them: products that read one value follow each other.
     codes: (Option<ValueId>, Activations),
+    /// Memory for rows in the order of their experts.
+    pub(super) sorted: Activations,
 }
 
 impl Values {
@@ -34,6 +36,7 @@ impl Values {
             rows: vec![0; program.values.len()],
             terms: terms(program),
             codes: (None, Activations::default()),
+            sorted: Activations::default(),
         })
     }
 
