@@ -8,6 +8,7 @@
 //! Knows no text and no grammar: `gannet-grammar` implements it.
 
 use gannet_ops::TokenId;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Which tokens a request's answer may have, one after the other.
 pub trait Constraint: Send {
@@ -62,4 +63,15 @@ pub enum Progress {
 pub struct ConstraintError {
     /// The facts.
     pub reason: String,
+}
+
+/// What a constraint does, with a panic of its as an error: it ends its own request and no other.
+pub(crate) fn contained<T>(
+    work: impl FnOnce() -> Result<T, ConstraintError>,
+) -> Result<T, ConstraintError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<String>().map(String::as_str);
+        let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it says nothing");
+        Err(ConstraintError { reason: format!("it panicked: {said}") })
+    })
 }

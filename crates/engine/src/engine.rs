@@ -15,7 +15,7 @@ use crate::runner::Runner;
 use crate::scheduler::{self, Queue, StepBudget, StepPlan};
 use crate::sequence::Running;
 use crate::state::StateManager;
-use crate::stats::{Lap, Phases, SharedStats};
+use crate::stats::{Faults, Lap, Phases, SharedStats};
 use crossbeam_channel::{Receiver, TryRecvError, bounded};
 use gannet_ops::{DeviceError, RecurrentBank, SampleRows, StepId};
 use std::collections::VecDeque;
@@ -30,7 +30,7 @@ const INBOX_COMMANDS: usize = 1024;
 pub struct EngineOptions {
     /// Sequences that may run at once; the runner's budget has slots for them.
     pub sequences: usize,
-    /// Requests that may wait.
+    /// Requests that may wait; more are refused when they are submitted. One that makes room for others may come on top.
     pub waiting: usize,
     /// Steps in flight: 1 where a step is computed by the time it is submitted, 2 where a device computes it.
     pub depth: usize,
@@ -58,6 +58,7 @@ pub struct Engine {
     outbox: Outbox,
     stats: Arc<SharedStats>,
     phases: Phases,
+    faults: Faults,
     last_collected: Instant,
 }
 
@@ -85,7 +86,7 @@ impl Engine {
         let (sender, inbox) = bounded(INBOX_COMMANDS);
         let stats = Arc::new(SharedStats::default());
         let state = StateManager::new(&runner.layout, &runner.budget);
-        let handle = EngineHandle::new(sender, &runner, state.longest_sequence(), stats.clone());
+        let handle = EngineHandle::new(sender, &runner, (state.longest_sequence(), options.waiting), stats.clone());
         let pages = state.page_counts(std::iter::empty());
         stats.update(|stats| stats.pages = pages);
         let engine = Engine {
@@ -99,6 +100,7 @@ impl Engine {
             budget: StepBudget::new(options.step_rows, runner.step_rows),
             runner,
             outbox: Outbox::default(),
+            faults: Faults::default(),
             stats,
             phases: Phases::default(),
             last_collected: Instant::now(),
@@ -147,11 +149,15 @@ impl Engine {
         if is_idle { Turn::Idle } else { Turn::Worked }
     }
 
-    fn publish_stats(&self) {
+    fn publish_stats(&mut self) {
+        let major_faults = self.faults.look(Instant::now(), &mut self.runner.major_faults);
         let (running, waiting, prefix) = (self.running.len(), self.queue.len(), self.state.counters());
+        let wait = self.queue.pace().wait(waiting, Instant::now());
+        self.stats.update_queue(&self.queue);
         let pages = self.state.page_counts(self.running.iter().map(|running| &running.state));
         self.stats.update(|stats| {
             (stats.running, stats.waiting, stats.prefix, stats.pages) = (running, waiting, prefix, pages);
+            (stats.wait, stats.major_faults) = (wait, major_faults);
         });
     }
 
@@ -240,7 +246,7 @@ impl Engine {
 
     pub(crate) fn obey(&mut self, command: Command) {
         match command {
-            Command::Submit(sequence) => self.enqueue(*sequence),
+            Command::Submit(sequence) => self.queue.push(*sequence),
             Command::Cancel(id) => self.cancel(id, FinishReason::Cancelled),
             Command::Truncate(id, tokens) => self.truncate(id, tokens),
         }
@@ -253,6 +259,9 @@ impl Engine {
     /// Ends a request wherever it is; one that has ended already is left alone.
     fn cancel(&mut self, id: RequestId, reason: FinishReason) {
         if let Some(mut sequence) = self.queue.remove(id) {
+            if sequence.preemptions == 0 {
+                self.stats.no_longer_waits();
+            }
             sequence.finish(reason, &mut self.outbox);
         } else if let Some(at) = self.position(id) {
             self.end(at, reason, None);

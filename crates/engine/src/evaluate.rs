@@ -2,7 +2,7 @@
 
 use crate::batch::scores_of;
 use crate::runner::Runner;
-use crate::state::StateManager;
+use crate::state::{PrefixKey, StateManager};
 use gannet_ops::{DeviceError, SampleRows, TokenId};
 
 /// Why tokens can't be evaluated.
@@ -33,7 +33,7 @@ pub fn evaluate(
         return Err(EvaluateError::TooLong { tokens: tokens.len(), context: runner.context });
     }
     let mut manager = StateManager::new(&runner.layout, &runner.budget);
-    let mut state = manager.empty(0, 0);
+    let mut state = manager.empty(PrefixKey { numerics: runner.numerics_id, salt: 0 }, 0);
     for start in (0..tokens.len()).step_by(runner.step_rows) {
         let end = tokens.len().min(start + runner.step_rows);
         manager

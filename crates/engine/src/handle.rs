@@ -4,12 +4,14 @@ use crate::embedding::Goal;
 use crate::request::{Request, RequestId};
 use crate::runner::{Pooling, Runner};
 use crate::sequence::Sequence;
-use crate::stats::{Clock, EngineStats, SharedStats};
+use crate::stats::{Clock, EngineStats, QueuePlace, SharedStats};
 use crossbeam_channel::{Sender, TrySendError};
 use gannet_ops::Interrupter;
 use gannet_ops::sampling::SamplingError;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Most likely tokens whose log-probabilities a request may ask for with each token.
 pub const LOGPROBS_MAX: u32 = 128;
@@ -32,6 +34,7 @@ pub struct EngineHandle {
     vocabulary: usize,
     context: usize,
     longest_sequence: usize,
+    waiting_max: usize,
     pooling: Option<Pooling>,
 }
 
@@ -87,6 +90,14 @@ pub enum SubmitError {
     /// A limit of zero tokens, or no answer at all.
     #[error("at most 0 tokens were asked for; ask for at least 1")]
     NoTokens,
+    /// As many requests wait as may.
+    #[error("{waiting} requests are waiting already and no more may; {}", Expected(*wait))]
+    QueueFull {
+        /// Requests that wait.
+        waiting: usize,
+        /// How long the next one would wait, as far as the others show; none where nothing shows it yet.
+        wait: Option<Duration>,
+    },
     /// The engine's inbox is full.
     #[error("the engine has {waiting} commands waiting; try again later")]
     Busy {
@@ -98,11 +109,23 @@ pub enum SubmitError {
     Stopped,
 }
 
+/// How long a wait is expected to be, in words.
+struct Expected(Option<Duration>);
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(wait) => write!(f, "a new one would wait for about {:.1} s", wait.as_secs_f64()),
+            None => write!(f, "try again later"),
+        }
+    }
+}
+
 impl EngineHandle {
     pub(crate) fn new(
         inbox: Sender<Command>,
         runner: &Runner,
-        longest_sequence: usize,
+        (longest_sequence, waiting_max): (usize, usize),
         stats: Arc<SharedStats>,
     ) -> Self {
         Self {
@@ -113,6 +136,7 @@ impl EngineHandle {
             vocabulary: runner.vocabulary,
             context: runner.context,
             longest_sequence,
+            waiting_max,
             pooling: runner.pooling,
         }
     }
@@ -140,6 +164,11 @@ impl EngineHandle {
     /// What the engine has done and does.
     pub fn stats(&self) -> EngineStats {
         self.stats.read()
+    }
+
+    /// A waiting request's place in the queue; none where it waits no more, or the engine has not looked at it yet.
+    pub fn queue_place(&self, id: RequestId) -> Option<QueuePlace> {
+        self.stats.place(id)
     }
 
     /// Hands a request to the engine; its sink hears everything else.
@@ -178,15 +207,23 @@ impl EngineHandle {
     }
 
     fn send_request(&self, request: Request, after: Option<RequestId>) -> Result<RequestId, SubmitError> {
-        let id = RequestId(self.next_id.fetch_add(1, Ordering::Relaxed));
-        self.send(Command::Submit(Box::new(Sequence::new(id, request, after, Clock::start()))))?;
-        Ok(id)
+        self.enqueue(|id| Sequence::new(id, request, after, Clock::start()))
     }
 
     pub(crate) fn send_embedding(&self, request: Request, goal: Goal) -> Result<RequestId, SubmitError> {
+        self.enqueue(|id| {
+            let sequence = Sequence::new(id, request, None, Clock::start());
+            Sequence { goal: Some(goal), ..sequence }
+        })
+    }
+
+    /// Sends a new sequence, where one more may wait.
+    fn enqueue(&self, sequence: impl FnOnce(RequestId) -> Sequence) -> Result<RequestId, SubmitError> {
+        let full = |waiting| SubmitError::QueueFull { waiting, wait: self.stats().wait };
+        self.stats.accept(self.waiting_max).map_err(full)?;
         let id = RequestId(self.next_id.fetch_add(1, Ordering::Relaxed));
-        let sequence = Sequence::new(id, request, None, Clock::start());
-        self.send(Command::Submit(Box::new(Sequence { goal: Some(goal), ..sequence })))?;
+        let sent = self.send(Command::Submit(Box::new(sequence(id))));
+        sent.inspect_err(|_| self.stats.no_longer_waits())?;
         Ok(id)
     }
 

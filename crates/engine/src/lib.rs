@@ -19,6 +19,7 @@ mod sequence;
 mod state;
 
 mod batch;
+mod numerics;
 mod runner;
 
 mod outbox;
@@ -32,6 +33,7 @@ pub use engine::{Engine, EngineOptions};
 pub use evaluate::{EvaluateError, evaluate};
 pub use handle::{EngineHandle, LOGPROBS_MAX, SubmitError};
 pub use request::{Event, FinishReason, Request, RequestId, Sink, Usage};
-pub use runner::{Pooling, Runner};
+pub use numerics::NumericsId;
+pub use runner::{MajorFaults, Pooling, Runner};
 pub use state::{PageCounts, PrefixCounters, budget};
-pub use stats::{EngineStats, Phases, Timings};
+pub use stats::{EngineStats, Phases, QueuePlace, Timings};

@@ -1,5 +1,6 @@
 //! A plan and its state as one thing that runs steps.
 
+use crate::NumericsId;
 use gannet_ops::{
     Batch, Budget, DeviceError, Interrupter, OutputKind, Plan, Program, SampleRows, State, StateLayout,
     StepId, StepOutput,
@@ -24,7 +25,14 @@ pub struct Runner {
     pub step_rows: usize,
     /// How it makes vectors; none where it makes text.
     pub pooling: Option<Pooling>,
+    /// What the bits of its answers depend on beside the prompt.
+    pub numerics_id: NumericsId,
+    /// Page faults of the process so far that had to read a file or swapped memory, where the system says.
+    pub major_faults: MajorFaults,
 }
+
+/// Counts the process's major page faults.
+pub type MajorFaults = Box<dyn FnMut() -> Option<u64> + Send>;
 
 /// How a plan makes vectors of texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@ mod broker;
 mod error;
 pub mod machine;
 mod memory;
+mod numerics;
 mod progress;
 mod text;
 
@@ -146,7 +147,8 @@ pub fn load_within(
     let uploaded = backend.upload(&watched, &program.weights)?;
     let state = backend.allocate(&program.state, &memory.budget)?;
     let plan = backend.compile(&program, &uploaded, &memory.limits())?;
-    let runner = memory.runner(plan, state, &program, &model);
+    let numerics_id = numerics::numerics_id(&checkpoint, &program, backend);
+    let runner = memory.runner(plan, state, (&program, numerics_id), &model);
     let unused = weights.unused().into_iter().map(str::to_owned).collect();
     Ok(Loaded { model, text, program, runner, memory, grant, unused })
 }

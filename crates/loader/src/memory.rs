@@ -4,10 +4,10 @@
 //! the numbers.
 
 use crate::broker::{MemoryClass, MemoryUse};
-use crate::machine::available_bytes;
+use crate::machine::{FaultCounter, available_bytes};
 use crate::{DEFAULT_STEP_ROWS, LoadError, LoadOptions};
 use gannet_engine::budget::{self, Wish};
-use gannet_engine::{Pooling, Runner};
+use gannet_engine::{MajorFaults, NumericsId, Pooling, Runner};
 use gannet_formats::Checkpoint;
 use gannet_model::{Model, ProgramOptions};
 use gannet_ops::{BatchLimits, Budget, KvFormat, Plan, Program, Rollback, State, StateLayout};
@@ -166,7 +166,7 @@ impl MemoryPlan {
         &self,
         plan: Box<dyn Plan>,
         state: Box<dyn State>,
-        program: &Program,
+        (program, numerics_id): (&Program, NumericsId),
         model: &Model,
     ) -> Runner {
         Runner {
@@ -178,8 +178,15 @@ impl MemoryPlan {
             context: self.context,
             step_rows: self.step_rows,
             pooling: Pooling::of(program, self.step_rows),
+            numerics_id,
+            major_faults: FaultCounter::open().map_or_else(never, FaultCounter::counting),
         }
     }
+}
+
+/// Where the system counts no page faults.
+fn never() -> MajorFaults {
+    Box::new(|| None)
 }
 
 fn margin_bytes(program: &Program) -> u64 {

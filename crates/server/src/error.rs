@@ -114,6 +114,11 @@ impl ApiError {
             SubmitError::PromptTooLarge { prompt, memory } => {
                 ApiError::ContextExceeded { path, context: memory, prompt, answer: 1 }
             }
+            SubmitError::QueueFull { waiting, wait } => ApiError::QueueFull {
+                waiting,
+                limit: waiting,
+                retry_after: wait.unwrap_or(Duration::from_secs(1)),
+            },
             SubmitError::Busy { waiting } => {
                 ApiError::QueueFull { waiting, limit: waiting, retry_after: Duration::from_secs(1) }
             }

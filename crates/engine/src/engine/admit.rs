@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::request::{Event, FinishReason, RequestId};
 use crate::sequence::{Running, Sequence};
-use crate::state::PrefixHit;
+use crate::state::{PrefixHit, PrefixKey};
 use gannet_ops::sampling::History;
 use gannet_ops::{DeviceError, PAGE_TOKENS, SamplerSlot};
 
@@ -11,16 +11,6 @@ use gannet_ops::{DeviceError, PAGE_TOKENS, SamplerSlot};
 const LOG_SPACED: usize = 4;
 
 impl Engine {
-    /// Takes a new request into the queue, where there is room.
-    pub(super) fn enqueue(&mut self, mut sequence: Sequence) {
-        if self.queue.len() < self.options.waiting {
-            self.queue.push(sequence);
-        } else {
-            let reason = format!("{} requests are waiting already; try again later", self.queue.len());
-            sequence.finish(FinishReason::Failed(reason), &mut self.outbox);
-        }
-    }
-
     /// Starts waiting requests, in order, as long as there are slots and the pages that their prompts need.
     pub(super) fn admit(&mut self) -> Result<(), DeviceError> {
         while let Some(place) = self.queue.first(|sequence| !self.waits_for_other(sequence)) {
@@ -55,7 +45,8 @@ impl Engine {
         let is_whole = self.runner.whole_prompt_only();
         let device = self.runner.state.as_mut();
         let waiting = self.queue.get(place);
-        let mut state = self.state.empty(waiting.request.cache_salt, slot);
+        let key = PrefixKey { numerics: self.runner.numerics_id, salt: waiting.request.cache_salt };
+        let mut state = self.state.empty(key, slot);
         let hit = match is_whole {
             true => PrefixHit::default(),
             false => self.state.match_prefix(&mut state, &waiting.tokens, waiting.reusable(), device)?,
@@ -80,6 +71,7 @@ impl Engine {
             Vec::new()
         };
         if sequence.preemptions == 0 {
+            self.stats.no_longer_waits();
             sequence.hit = hit;
             let (reused_tokens, common_tokens) = (hit.reused as u32, hit.common as u32);
             sequence.say(Event::Started { reused_tokens, common_tokens }, &mut self.outbox);

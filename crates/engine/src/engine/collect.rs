@@ -1,7 +1,7 @@
 //! What a step found becomes part of its sequences, and is told to their sinks.
 
 use super::{Engine, InFlight};
-use crate::constraint::Progress;
+use crate::constraint::{Progress, contained};
 use crate::request::{Event, FinishReason};
 use crate::scheduler::Part;
 use crate::sequence::{Running, Sequence};
@@ -116,7 +116,7 @@ impl Engine {
         if sequence.request.end_tokens.contains(&token) {
             return self.end(at, FinishReason::EndToken(token), bank);
         }
-        let progress = match sequence.request.constraint.as_mut().map(|it| it.advance(token)).transpose() {
+        let progress = match sequence.request.constraint.as_mut().map(|it| contained(|| it.advance(token))).transpose() {
             Ok(progress) => progress,
             Err(error) => return self.end(at, FinishReason::Failed(error.to_string()), bank),
         };

@@ -6,7 +6,7 @@
 //! Invariant: a step is sampled before the next one is submitted, so only the newest in flight may wait for its draws.
 
 use super::{Engine, InFlight};
-use crate::constraint::{Constraint, ConstraintError, MayEnd};
+use crate::constraint::{Constraint, ConstraintError, MayEnd, contained};
 use crate::request::FinishReason;
 use crate::scheduler::StepPlan;
 use gannet_ops::sampling::SampleRow;
@@ -69,7 +69,8 @@ impl Engine {
             let Some(constraint) = request.constraint.as_mut().filter(|_| !sequence.has_ended) else {
                 continue;
             };
-            match mask_row(constraint.as_mut(), &request.end_tokens, words, row) {
+            let masked = contained(|| mask_row(constraint.as_mut(), &request.end_tokens, words, row));
+            match masked {
                 Ok(Masked::Row) => {}
                 Ok(Masked::Complete) => self.end(at, FinishReason::Complete, None),
                 Err(error) => self.end(at, FinishReason::Failed(error.to_string()), None),

@@ -9,7 +9,7 @@ mod budget;
 mod queue;
 
 pub(crate) use budget::StepBudget;
-pub(crate) use queue::Queue;
+pub(crate) use queue::{Pace, Queue};
 
 use crate::request::RequestId;
 use crate::sequence::{Running, Sequence};

@@ -18,6 +18,8 @@ use gannet_ops::{
 };
 use pages::PagePool;
 use prefix::{Dropped, PrefixTree, first_page};
+
+pub(crate) use prefix::PrefixKey;
 use std::ops::Range;
 
 /// Pages, recurrent banks and the prefix cache.
@@ -62,7 +64,7 @@ pub struct PageCounts {
 pub(crate) struct SequenceState {
     groups: Vec<GroupPages>,
     recurrent: Option<RecurrentState>,
-    salt: u64,
+    key: PrefixKey,
 }
 
 #[derive(Default)]
@@ -131,10 +133,10 @@ impl StateManager {
     }
 
     /// The state of a sequence that holds nothing yet. `slot` is its recurrent slot, where the model needs one.
-    pub(crate) fn empty(&self, salt: u64, slot: u32) -> SequenceState {
+    pub(crate) fn empty(&self, key: PrefixKey, slot: u32) -> SequenceState {
         let groups = self.groups.iter().map(|_| GroupPages::default()).collect();
         let recurrent = self.is_recurrent.then_some(RecurrentState { slot, bank: None });
-        SequenceState { groups, recurrent, salt }
+        SequenceState { groups, recurrent, key }
     }
 
     /// Gives an empty sequence what the cache has of its tokens, at most `at_most` of them.
@@ -145,7 +147,7 @@ impl StateManager {
         at_most: usize,
         device: &mut dyn State,
     ) -> Result<PrefixHit, DeviceError> {
-        let walk = self.tree.walk(sequence.salt, tokens);
+        let walk = self.tree.walk(sequence.key, tokens);
         let mut resume = self.tree.resume(&walk, at_most, self.is_recurrent);
         self.hold(sequence, &walk, resume.tokens);
         if !resume.tokens.is_multiple_of(PAGE_TOKENS) && !self.copy_last_pages(sequence, device)? {
@@ -314,7 +316,7 @@ impl StateManager {
         };
         let groups = || self.groups.iter().zip(&sequence.groups);
         let pages_at = |place: usize| groups().map(|group| page(group, place)).collect();
-        let published = self.tree.publish(sequence.salt, tokens, &pages_at);
+        let published = self.tree.publish(sequence.key, tokens, &pages_at);
         for (group, page) in published.shared {
             self.groups[group].pool.share(page);
         }
@@ -346,7 +348,7 @@ impl StateManager {
                 .zip(&sequence.groups)
                 .any(|(page, group)| page.is_some() && *page == group.page(place))
         };
-        let dropped = self.tree.cut(sequence.salt, tokens, &is_own);
+        let dropped = self.tree.cut(sequence.key, tokens, &is_own);
         self.give_back(dropped, device)
     }
 
@@ -358,7 +360,7 @@ impl StateManager {
         tokens: &[TokenId],
         device: &mut dyn State,
     ) -> Result<(), DeviceError> {
-        if self.snapshots == 0 || self.tree.has_snapshot(sequence.salt, tokens) {
+        if self.snapshots == 0 || self.tree.has_snapshot(sequence.key, tokens) {
             return Ok(());
         }
         if self.tree.snapshots() >= self.snapshots {
@@ -367,7 +369,7 @@ impl StateManager {
             device.forget(old)?;
         }
         let snapshot = device.snapshot(bank)?;
-        match self.tree.keep_snapshot(sequence.salt, tokens, snapshot) {
+        match self.tree.keep_snapshot(sequence.key, tokens, snapshot) {
             Ok(()) => Ok(()),
             Err(unwanted) => device.forget(unwanted),
         }

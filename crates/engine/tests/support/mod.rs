@@ -1,7 +1,7 @@
 //! A toy model on the reference interpreter: one layer that sees everything, one that sees a window.
 
 use gannet_engine::{
-    Engine, EngineHandle, EngineOptions, Event, FinishReason, Request, Runner, Usage, budget,
+    Engine, EngineHandle, EngineOptions, Event, FinishReason, NumericsId, Request, Runner, Usage, budget,
 };
 use gannet_ops::reference::ReferenceBackend;
 use gannet_ops::{
@@ -136,6 +136,8 @@ pub(crate) fn runner_with(budget: Budget, context: usize, step_rows: usize) -> R
         context,
         step_rows,
         pooling: None,
+        numerics_id: NumericsId::default(),
+        major_faults: Box::new(|| None),
     }
 }
 

@@ -5,7 +5,7 @@ mod process;
 mod system;
 
 pub use cgroup::Limits;
-pub use process::Process;
+pub use process::{FaultCounter, Process};
 pub use system::System;
 
 /// Bytes of memory that can still be used: what the system has available, or what the tightest control group leaves.

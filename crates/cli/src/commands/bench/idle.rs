@@ -9,7 +9,7 @@ use crate::output;
 use crate::quantity::entry;
 use crossbeam_channel::unbounded;
 use gannet_engine::budget::{Wish, for_wish};
-use gannet_engine::{EngineOptions, Event, Request, RequestId, Runner, Sink};
+use gannet_engine::{EngineOptions, Event, NumericsId, Request, RequestId, Runner, Sink};
 use gannet_loader::{MemoryPlan, Running};
 use gannet_ops::sampling::History;
 use gannet_ops::{
@@ -195,5 +195,7 @@ fn idle_runner(path: &std::path::Path, streams: usize, tokens: usize) -> Result<
         context,
         step_rows,
         pooling: None,
+        numerics_id: NumericsId::default(),
+        major_faults: Box::new(|| None),
     })
 }

@@ -150,3 +150,17 @@ fn a_constrained_request_is_truncated_and_cancelled_while_its_draw_waits() {
         bench.check_ruled(later, &prompt(1, 20), Some(&Rule::of(12)));
     }
 }
+
+#[test]
+fn a_constraint_that_panics_ends_its_request_alone() {
+    for depth in [1, 2, 3] {
+        let mut bench = Bench::roomy(Kind::Dense, options(2, depth));
+        let broken = Rule { panics_after: Some(4), ..Rule::of(7) };
+        let ids = [submit(&mut bench, &prompt(1, 9), 20, &broken), bench.submit(&prompt(2, 9), 20)];
+        bench.finish();
+        let why = reason(&bench, ids[0]).to_string();
+        assert!(why.contains("at odds with itself"), "{why}");
+        assert_eq!(ids.map(|id| bench.tokens(id).len()), [4, 20]);
+        bench.check_answer(ids[1], &prompt(2, 9));
+    }
+}

@@ -88,6 +88,12 @@ impl Bench {
     fn enqueue(&mut self, request: Request, after: Option<RequestId>) -> RequestId {
         let id = RequestId(self.next_id);
         self.next_id += 1;
+        if let Err(waiting) = self.engine.stats.accept(self.engine.options.waiting) {
+            let reason = FinishReason::Failed(format!("{waiting} requests are waiting already"));
+            let usage = Usage::default();
+            self.recorder.deliver(vec![(id, Event::Finished { reason, usage })]);
+            return id;
+        }
         let sequence = Sequence::new(id, request, after, Clock::start());
         self.engine.obey(Command::Submit(Box::new(sequence)));
         id

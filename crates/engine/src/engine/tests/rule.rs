@@ -15,6 +15,8 @@ pub(super) struct Rule {
     pub(super) only_end_after: Option<usize>,
     /// The mask fails after so many tokens.
     pub(super) fails_after: Option<usize>,
+    /// The mask panics after so many tokens.
+    pub(super) panics_after: Option<usize>,
     /// What it was told of.
     pub(super) tokens: Vec<TokenId>,
 }
@@ -45,6 +47,7 @@ impl Constraint for Rule {
         if self.fails_after == Some(count) {
             return Err(ConstraintError { reason: "the rule says so".to_owned() });
         }
+        assert!(self.panics_after != Some(count), "the rule is at odds with itself");
         if self.only_end_after.is_some_and(|after| after <= count) {
             return Ok(MayEnd::Yes);
         }

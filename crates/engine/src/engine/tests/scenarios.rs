@@ -2,6 +2,7 @@
 
 use super::simulated::Kind;
 use super::*;
+use crate::handle::SubmitError;
 use crate::scheduler;
 use gannet_ops::PAGE_TOKENS;
 
@@ -103,15 +104,35 @@ fn a_sequence_that_needs_a_page_preempts_the_newest() {
 }
 
 #[test]
-fn a_full_queue_refuses_with_its_length() {
-    let mut bench = Bench::roomy(Kind::Dense, EngineOptions { waiting: 2, ..options(1, 64) });
-    let ids: Vec<RequestId> = (0..3).map(|n| bench.submit(&prompt(n, 5), 1)).collect();
-    bench.finish();
-    let (reason, _) = bench.ending(ids[2]).expect("it has ended");
-    assert!(
-        matches!(reason, FinishReason::Failed(ref why) if why.contains("2 requests are waiting")),
-        "{reason:?}"
-    );
+fn a_full_queue_refuses_with_its_length_and_when_a_place_is_expected() {
+    let wish = Wish { context: 1024, step_rows: 256, depth: 1, sequences: 1, snapshots: 0 };
+    let runner = simulated::runner(Kind::Dense, for_wish(&simulated::layout(Kind::Dense), &wish), 1024);
+    let (mut engine, handle) = Engine::new(runner, EngineOptions { waiting: 3, ..options(1, 64) });
+    let recorder = Arc::new(Recorder::default());
+    let submit = |tokens| handle.submit(Request::greedy(vec![TokenId(1)], tokens, recorder.clone()));
+    let all: Vec<RequestId> = (0..3).map(|_| submit(2).expect("three may wait")).collect();
+    assert_eq!(submit(2), Err(SubmitError::QueueFull { waiting: 3, wait: None }));
+    let mut turn = || {
+        engine.inbox.try_iter().collect::<Vec<_>>().into_iter().for_each(|command| engine.obey(command));
+        engine.turn()
+    };
+    turn();
+    let before = |id: &RequestId| handle.queue_place(*id).map(|place| place.before);
+    assert_eq!(all.iter().map(before).collect::<Vec<_>>(), [None, Some(0), Some(1)], "one runs, two wait");
+    let more = submit(2).expect("one has left the queue");
+    while turn() == Turn::Worked && handle.queue_place(more).is_none_or(|place| place.before > 0) {}
+    let place = handle.queue_place(more).expect("it still waits");
+    assert!(place.wait.is_some(), "two that left the queue show how fast it moves");
+    for _ in 0..2 {
+        submit(2).expect("two have left the queue");
+    }
+    let refused = submit(2).expect_err("three wait");
+    assert!(matches!(refused, SubmitError::QueueFull { waiting: 3, wait: Some(_) }), "{refused:?}");
+    assert!(refused.to_string().contains("would wait for about"), "{refused}");
+    // A request that is cancelled while it waits leaves its place to another.
+    handle.cancel(more).expect("the inbox has room");
+    turn();
+    submit(2).expect("one was cancelled");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! what it stands on, and draws a token that is a hash of it. A wrong page, a stale row or a wrong bank gives another
 //! token than [`next_token`] of the tokens alone.
 
-use crate::Runner;
+use crate::{NumericsId, Runner};
 use gannet_ops::sampling::{History, SampleRow};
 use gannet_ops::{
     Batch, Budget, ConvLayout, DeltaLayout, DeviceError, GroupId, Interrupter, KvFormat, NodeObserver,
@@ -120,6 +120,8 @@ pub(super) fn runner(kind: Kind, budget: Budget, context: usize) -> Runner {
         context,
         step_rows: 256,
         pooling: None,
+        numerics_id: NumericsId::default(),
+        major_faults: Box::new(|| None),
     }
 }
 

@@ -4,7 +4,7 @@
 //! group, and in one of open pages, a page alone can go: those of inner nodes first, since only a hit that ends there needs them, then those of
 //! leaves. A snapshot alone goes by its own last use. Nothing goes that wouldn't free what is short.
 
-use super::{Dropped, Node, NodeId, PrefixTree};
+use super::{Dropped, Node, NodeId, PrefixKey, PrefixTree};
 use gannet_ops::{PageId, PageLifetime, SnapshotId, TokenId};
 use std::collections::BTreeSet;
 
@@ -77,12 +77,12 @@ impl PrefixTree {
     /// Takes out the first node on the way of `tokens` that `is_bad`, by its place and pages, and all behind it.
     pub(crate) fn cut(
         &mut self,
-        salt: u64,
+        key: PrefixKey,
         tokens: &[TokenId],
         is_bad: &dyn Fn(usize, &[Option<PageId>]) -> bool,
     ) -> Dropped {
         let mut dropped = Dropped::default();
-        let walk = self.walk(salt, tokens);
+        let walk = self.walk(key, tokens);
         let bad =
             walk.nodes().iter().enumerate().find(|(place, node)| is_bad(*place, &self.node(**node).pages));
         if let Some((_, &node)) = bad {

@@ -13,7 +13,7 @@
 //!    A full node has them only for the sake of snapshots and branches inside, and loses them first.
 //! 6. A snapshot at offset n is the recurrent state after exactly n tokens of its node.
 //!
-//! Trees of different salts share nothing. Knows no request and no device: what leaves the tree is returned.
+//! Trees of different keys share nothing. Knows no request and no device: what leaves the tree is returned.
 
 mod evict;
 mod publish;
@@ -21,9 +21,18 @@ mod walk;
 
 pub(crate) use walk::{Walk, first_page};
 
+use crate::NumericsId;
 use evict::EvictionOrder;
 use gannet_ops::{PageId, PageLifetime, SnapshotId, TokenId};
 use std::collections::HashMap;
+
+/// What computed state must have in common beside its tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct PrefixKey {
+    pub(crate) numerics: NumericsId,
+    /// Requests of different salts are kept apart, such as those of tenants.
+    pub(crate) salt: u64,
+}
 
 /// A node's place in [`PrefixTree::nodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,8 +43,8 @@ pub(crate) struct PrefixTree {
     lifetimes: Vec<PageLifetime>,
     nodes: Vec<Node>,
     unused: Vec<NodeId>,
-    /// An empty node for each salt.
-    roots: HashMap<u64, NodeId>,
+    /// An empty node for each key.
+    roots: HashMap<PrefixKey, NodeId>,
     order: EvictionOrder,
     /// Ascends with each use.
     now: u64,
@@ -98,12 +107,12 @@ impl PrefixTree {
         &mut self.nodes[id.0 as usize]
     }
 
-    fn root(&mut self, salt: u64) -> NodeId {
-        if let Some(root) = self.roots.get(&salt) {
+    fn root(&mut self, key: PrefixKey) -> NodeId {
+        if let Some(root) = self.roots.get(&key) {
             return *root;
         }
         let root = self.add(Node::default());
-        self.roots.insert(salt, root);
+        self.roots.insert(key, root);
         root
     }
 

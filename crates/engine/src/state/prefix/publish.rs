@@ -1,6 +1,6 @@
 //! How what a sequence computed becomes part of the tree.
 
-use super::{Dropped, Node, NodeId, PrefixTree, Snapshot, common};
+use super::{Dropped, Node, NodeId, PrefixKey, PrefixTree, Snapshot, common};
 use gannet_ops::{PAGE_TOKENS, PageId, PageLifetime, SnapshotId, TokenId};
 
 /// The page that a sequence holds of each group at each place, where it does.
@@ -17,9 +17,9 @@ pub(crate) struct Published {
 impl PrefixTree {
     /// Adds the computed `tokens` of a sequence. What the tree has already stays; a page that begins as one of the
     /// tree's shorter ones takes its place.
-    pub(crate) fn publish(&mut self, salt: u64, tokens: &[TokenId], pages_at: PagesAt<'_>) -> Published {
+    pub(crate) fn publish(&mut self, key: PrefixKey, tokens: &[TokenId], pages_at: PagesAt<'_>) -> Published {
         let mut published = Published::default();
-        let mut at = self.root(salt);
+        let mut at = self.root(key);
         for (place, run) in tokens.chunks(PAGE_TOKENS).enumerate() {
             let known = self.best_child(at, run);
             at = match known {
@@ -135,11 +135,11 @@ impl PrefixTree {
     /// Keeps a snapshot after exactly `tokens`, which were published. A second one of the same place is given back.
     pub(crate) fn keep_snapshot(
         &mut self,
-        salt: u64,
+        key: PrefixKey,
         tokens: &[TokenId],
         id: SnapshotId,
     ) -> Result<(), SnapshotId> {
-        let (at, offset) = self.place_of(salt, tokens).ok_or(id)?;
+        let (at, offset) = self.place_of(key, tokens).ok_or(id)?;
         self.now += 1;
         let snapshot = Snapshot { offset, id, last_used: self.now };
         let node = self.node_mut(at);
@@ -152,15 +152,15 @@ impl PrefixTree {
     }
 
     /// Whether a snapshot after exactly `tokens` is kept.
-    pub(crate) fn has_snapshot(&self, salt: u64, tokens: &[TokenId]) -> bool {
-        let place = self.place_of(salt, tokens);
+    pub(crate) fn has_snapshot(&self, key: PrefixKey, tokens: &[TokenId]) -> bool {
+        let place = self.place_of(key, tokens);
         place.is_some_and(|(at, offset)| self.node(at).snapshots.iter().any(|known| known.offset == offset))
     }
 
     /// The node in which exactly `tokens` end, and how many of its own they reach; none where they are not published
     /// or there are none.
-    fn place_of(&self, salt: u64, tokens: &[TokenId]) -> Option<(NodeId, usize)> {
-        let mut at = *self.roots.get(&salt)?;
+    fn place_of(&self, key: PrefixKey, tokens: &[TokenId]) -> Option<(NodeId, usize)> {
+        let mut at = *self.roots.get(&key)?;
         let mut offset = None;
         for run in tokens.chunks(PAGE_TOKENS) {
             let (child, matched) = self.best_child(at, run)?;

@@ -4,6 +4,11 @@ use super::publish::PagesAt;
 use super::*;
 use gannet_ops::PAGE_TOKENS;
 
+const KEY: PrefixKey = PrefixKey { numerics: NumericsId(1), salt: 0 };
+const OTHER_SALT: PrefixKey = PrefixKey { salt: 1, ..KEY };
+/// The same model with keys and values in another format, say.
+const OTHER_NUMERICS: PrefixKey = PrefixKey { numerics: NumericsId(2), ..KEY };
+
 fn tokens(text: &[u32]) -> Vec<TokenId> {
     text.iter().copied().map(TokenId).collect()
 }
@@ -24,13 +29,13 @@ fn full_tree() -> PrefixTree {
 fn publish(tree: &mut PrefixTree, tokens: &[TokenId], numbers: &[u32]) -> Vec<u32> {
     let pages = pages(numbers);
     let at: PagesAt<'_> = &pages;
-    let published = tree.publish(0, tokens, at);
+    let published = tree.publish(KEY, tokens, at);
     tree.check();
     published.shared.iter().map(|(_, page)| page.0).collect()
 }
 
 fn resume_at(tree: &mut PrefixTree, tokens: &[TokenId]) -> (usize, usize) {
-    let walk = tree.walk(0, tokens);
+    let walk = tree.walk(KEY, tokens);
     (walk.common, tree.resume(&walk, tokens.len() - 1, false).tokens)
 }
 
@@ -63,7 +68,7 @@ fn a_page_that_fills_takes_the_place_of_its_beginning() {
     let mut other = full_tree();
     publish(&mut other, &known[..10], &[3]);
     let second = pages(&[4]);
-    let published = other.publish(0, &known, &second);
+    let published = other.publish(KEY, &known, &second);
     assert_eq!((published.shared, published.dropped.pages), (vec![(0, PageId(4))], vec![(0, PageId(3))]));
     assert_eq!(resume_at(&mut other, &[&known[..], &run(2, 2)].concat()), (64, 64));
 }
@@ -80,10 +85,11 @@ fn branches_inside_of_a_page_are_siblings() {
 }
 
 #[test]
-fn salts_share_nothing() {
+fn other_salts_and_other_numerics_find_nothing() {
     let mut tree = full_tree();
     publish(&mut tree, &run(1, 64), &[0]);
-    assert_eq!(tree.walk(1, &run(1, 64)).common, 0);
+    let common = [KEY, OTHER_SALT, OTHER_NUMERICS].map(|key| tree.walk(key, &run(1, 64)).common);
+    assert_eq!(common, [64, 0, 0]);
 }
 
 #[test]
@@ -92,7 +98,7 @@ fn the_leaf_that_was_used_longest_ago_goes_first_and_only_where_it_frees_a_page(
     let trunk = run(1, 64);
     publish(&mut tree, &[&trunk[..], &run(2, 64)].concat(), &[0, 1]);
     publish(&mut tree, &[&trunk[..], &run(3, 64)].concat(), &[0, 2]);
-    tree.walk(0, &[&trunk[..], &run(2, 64)].concat());
+    tree.walk(KEY, &[&trunk[..], &run(2, 64)].concat());
     let evicted = |tree: &mut PrefixTree, held: u32| {
         let dropped = tree.evict_page(0, |page| page.0 != held)?;
         tree.check();
@@ -109,7 +115,7 @@ fn a_window_needs_its_last_pages_alone() {
     let mut tree = PrefixTree::new(vec![PageLifetime::Full, PageLifetime::Window(64)]);
     let known = run(1, 256);
     let at = |place: usize| vec![Some(PageId(place as u32)), Some(PageId(10 + place as u32))];
-    tree.publish(0, &known, &at);
+    tree.publish(KEY, &known, &at);
     tree.check();
     let longer = [&known[..], &run(2, 5)].concat();
     // Inner pages go first, and a hit at the end needs the last two at most.
@@ -117,7 +123,7 @@ fn a_window_needs_its_last_pages_alone() {
         let dropped = tree.evict_page(1, |_| true).expect("the window's group has pages");
         assert_eq!(dropped.pages, [(1, PageId(expected))]);
     }
-    let walk = tree.walk(0, &longer);
+    let walk = tree.walk(KEY, &longer);
     assert_eq!(tree.resume(&walk, 260, false).tokens, 256);
     assert_eq!(tree.pages_for(&walk, 1, 256), (3, vec![PageId(13)]));
     assert_eq!(tree.resume(&walk, 200, false).tokens, 200);
@@ -132,15 +138,15 @@ fn recurrent_state_resumes_at_snapshots_alone() {
     let known = run(1, 150);
     publish(&mut tree, &known, &[0, 1, 2]);
     for (place, length) in [70, 128, 150].into_iter().enumerate() {
-        tree.keep_snapshot(0, &known[..length], SnapshotId(place as u32)).expect("the tokens are published");
+        tree.keep_snapshot(KEY, &known[..length], SnapshotId(place as u32)).expect("the tokens are published");
     }
     assert_eq!(
-        tree.keep_snapshot(0, &known[..70], SnapshotId(9)),
+        tree.keep_snapshot(KEY, &known[..70], SnapshotId(9)),
         Err(SnapshotId(9)),
         "one is there already"
     );
     let mut resume = |tokens: &[TokenId], at_most: usize| {
-        let walk = tree.walk(0, tokens);
+        let walk = tree.walk(KEY, tokens);
         let found = tree.resume(&walk, at_most, true);
         (found.tokens, found.snapshot.map(|id| id.0))
     };
@@ -156,10 +162,10 @@ fn a_cut_takes_out_a_node_and_all_behind_it() {
     let mut tree = full_tree();
     let known = run(1, 192);
     publish(&mut tree, &known, &[0, 1, 2]);
-    let dropped = tree.cut(0, &known, &|_, pages| pages[0] == Some(PageId(1)));
+    let dropped = tree.cut(KEY, &known, &|_, pages| pages[0] == Some(PageId(1)));
     let mut pages: Vec<u32> = dropped.pages.iter().map(|(_, page)| page.0).collect();
     pages.sort_unstable();
     assert_eq!(pages, [1, 2]);
-    assert_eq!(tree.walk(0, &known).common, PAGE_TOKENS);
+    assert_eq!(tree.walk(KEY, &known).common, PAGE_TOKENS);
     tree.check();
 }

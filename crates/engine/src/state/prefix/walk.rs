@@ -1,6 +1,6 @@
 //! How far a sequence's tokens are in the tree, and from where it can go on.
 
-use super::{NodeId, PrefixTree, common};
+use super::{NodeId, PrefixKey, PrefixTree, common};
 use gannet_ops::{PAGE_TOKENS, PageId, PageLifetime, SnapshotId, TokenId};
 
 /// The nodes that a sequence's tokens pass through.
@@ -29,9 +29,9 @@ impl Walk {
 
 impl PrefixTree {
     /// Follows `tokens` from the root as far as they are known, and marks what it passes as used.
-    pub(crate) fn walk(&mut self, salt: u64, tokens: &[TokenId]) -> Walk {
+    pub(crate) fn walk(&mut self, key: PrefixKey, tokens: &[TokenId]) -> Walk {
         let mut walk = Walk::default();
-        let mut at = self.root(salt);
+        let mut at = self.root(key);
         while let Some((child, matched)) = self.best_child(at, &tokens[walk.common..]) {
             walk.nodes.push(child);
             walk.common += matched;
