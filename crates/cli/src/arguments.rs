@@ -73,6 +73,9 @@ pub(crate) struct ContextArguments {
     /// Take a --context beyond what the model and its rope were made for, where answers get worse
     #[arg(long, requires = "context")]
     pub(crate) force_context: bool,
+    /// Memory that the model may take, weights and all, such as 800MiB or 4GiB [default: what is free]
+    #[arg(long, value_name = "SIZE", value_parser = values::memory_bytes)]
+    pub(crate) memory: Option<u64>,
     #[command(flatten)]
     pub(crate) kv: KvArguments,
 }
@@ -92,6 +95,7 @@ impl ContextArguments {
             rope_scaling: self.rope_scaling,
             force_context: self.force_context,
             kv_format: self.kv.format,
+            memory: self.memory,
             ..LoadOptions::default()
         }
     }

@@ -44,6 +44,47 @@ impl Default for EngineOptions {
     }
 }
 
+/// Options that an engine can't run with.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OptionsError {
+    /// A limit of nothing.
+    #[error("the engine was to have 0 {what}; at least 1 is needed")]
+    Nothing {
+        /// Of what.
+        what: &'static str,
+    },
+    /// More sequences than there is memory for.
+    #[error("the engine was to run {asked} sequences at once, and its memory has slots for {slots}")]
+    TooManySequences {
+        /// Sequences asked for.
+        asked: usize,
+        /// Slots of the runner's budget.
+        slots: usize,
+    },
+}
+
+impl EngineOptions {
+    /// Checks that an engine over a runner can keep to these.
+    pub fn check(&self, runner: &Runner) -> Result<(), OptionsError> {
+        let limits = [
+            ("sequences at once", self.sequences),
+            ("requests that wait", self.waiting),
+            ("steps in flight", self.depth),
+            ("rows a step", self.step_rows.unwrap_or(1)),
+        ];
+        if let Some((what, _)) = limits.into_iter().find(|(_, limit)| *limit == 0) {
+            return Err(OptionsError::Nothing { what });
+        }
+        let of = |exists: bool, slots: u32| exists.then_some(slots as usize);
+        let recurrent = of(runner.layout.is_recurrent(), runner.budget.recurrent_slots);
+        let sampler = of(runner.layout.sampler.is_some(), runner.budget.sampler_slots);
+        match recurrent.into_iter().chain(sampler).min().filter(|slots| *slots < self.sequences) {
+            Some(slots) => Err(OptionsError::TooManySequences { asked: self.sequences, slots }),
+            None => Ok(()),
+        }
+    }
+}
+
 /// One model's requests, stepped by one thread.
 pub struct Engine {
     inbox: Receiver<Command>,
@@ -70,7 +111,8 @@ struct InFlight {
     waiting: Option<SampleRows>,
     /// The bank that each part's recurrent state was written to.
     banks: Vec<Option<RecurrentBank>>,
-    submitted: Instant,
+    /// When it was handed over; a device that computes at once is done by the time it returns.
+    begun: Instant,
 }
 
 /// What a turn of the loop says about the next.
@@ -210,6 +252,7 @@ impl Engine {
     /// Submits a step, and its draws unless a mask waits for a token that is still being drawn. Masks are made while
     /// the device computes.
     fn submit(&mut self, plan: StepPlan) -> Result<(), DeviceError> {
+        let begun = Instant::now();
         let mut lap = Lap::start();
         let (batch, mut draws) = batch::assemble(&plan, &self.running);
         let waits = self.waits_for_tokens(&plan);
@@ -221,11 +264,11 @@ impl Engine {
             self.runner.sample(step, &draws)?;
             lap.ends(&mut self.phases.sample);
         }
-        self.submitted(step, plan, waits.then_some(draws));
+        self.submitted(step, plan, waits.then_some(draws), begun);
         Ok(())
     }
 
-    fn submitted(&mut self, step: StepId, plan: StepPlan, waiting: Option<SampleRows>) {
+    fn submitted(&mut self, step: StepId, plan: StepPlan, waiting: Option<SampleRows>, begun: Instant) {
         let mut output = 0;
         let mut banks = Vec::new();
         for part in &plan.parts {
@@ -241,7 +284,7 @@ impl Engine {
                 output += 1;
             }
         }
-        self.in_flight.push_back(InFlight { step, plan, waiting, banks, submitted: Instant::now() });
+        self.in_flight.push_back(InFlight { step, plan, waiting, banks, begun });
     }
 
     pub(crate) fn obey(&mut self, command: Command) {

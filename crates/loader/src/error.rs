@@ -1,6 +1,7 @@
 //! Why a model can't be loaded.
 
 use crate::broker::{MemoryUse, OverBudget};
+use gannet_engine::OptionsError;
 use gannet_formats::FormatError;
 use gannet_model::ModelError;
 use gannet_ops::DeviceError;
@@ -60,20 +61,36 @@ pub enum LoadError {
     NoContext,
     /// It doesn't fit into memory.
     #[error(
-        "not enough memory: {memory} bytes are needed for a context of {context}, and {available} are available; \
-         choose a shorter context or a smaller format"
+        "not enough memory: {memory} bytes are needed for a context of {context} and {sequences} at once, and {available} \
+         are available; choose a shorter context, fewer sequences, or a smaller format"
     )]
     OutOfMemory {
         /// Bytes of each class.
         memory: MemoryUse,
         /// Tokens of the longest sequence.
         context: usize,
+        /// Sequences that run at once.
+        sequences: usize,
+        /// Bytes that the system, or a limit on the process or on the model, leaves.
+        available: u64,
+    },
+    /// A budget beyond what there is.
+    #[error(
+        "a memory of {asked} bytes was asked for, and {available} are available; ask for at most that, or for none to \
+         take what is there"
+    )]
+    BudgetTooLarge {
+        /// Bytes asked for.
+        asked: u64,
         /// Bytes that the system, or a limit on the process, leaves.
         available: u64,
     },
     /// Others took the memory meanwhile.
     #[error("not enough memory: {0}")]
     OverBudget(#[from] OverBudget),
+    /// An engine can't run so.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
     /// The operating system refused a thread.
     #[error("can't start the engine's thread: {0}")]
     Thread(#[from] std::io::Error),

@@ -42,7 +42,9 @@ pub struct LoadOptions {
     pub step_rows: Option<usize>,
     /// Sequences that run at once, each with the whole context; 1 where absent.
     pub sequences: Option<usize>,
-    /// Bytes that the model may take, weights and all; what the system has where absent.
+    /// Takes half as many sequences, and again, down to one, where the context doesn't fit for all of them.
+    pub fewer_sequences: bool,
+    /// Bytes that the model may take, weights and all; what the system has where absent. More than that is refused.
     pub memory: Option<u64>,
     /// Encoding of keys and values; that of the weights (float32, else half precision) where absent.
     pub kv_format: Option<KvFormat>,
@@ -87,12 +89,23 @@ pub struct Loaded {
     pub program: Program,
     /// The plan with its state.
     pub runner: Runner,
-    /// What its memory is used for.
+    /// What its memory is planned for.
     pub memory: MemoryPlan,
+    /// What the backend has taken for it.
+    pub taken: Taken,
     /// Its part of the process's memory, which is free again when this is dropped.
     pub grant: Grant,
     /// Tensors of the checkpoint that the program doesn't read, by name.
     pub unused: Vec<String>,
+}
+
+/// Bytes that a backend has taken for a model, as it counts them itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Weights in the device's arrangement.
+    pub weights: u64,
+    /// Pages, recurrent slots and snapshots.
+    pub state: u64,
 }
 
 /// An engine on its own thread.
@@ -147,10 +160,11 @@ pub fn load_within(
     let uploaded = backend.upload(&watched, &program.weights)?;
     let state = backend.allocate(&program.state, &memory.budget)?;
     let plan = backend.compile(&program, &uploaded, &memory.limits())?;
+    let taken = Taken { weights: uploaded.bytes(), state: state.bytes() };
     let numerics_id = numerics::numerics_id(&checkpoint, &program, backend);
     let runner = memory.runner(plan, state, (&program, numerics_id), &model);
     let unused = weights.unused().into_iter().map(str::to_owned).collect();
-    Ok(Loaded { model, text, program, runner, memory, grant, unused })
+    Ok(Loaded { model, text, program, runner, memory, taken, grant, unused })
 }
 
 /// Does to a model what was chosen about it.
@@ -172,6 +186,7 @@ fn apply(options: &LoadOptions, model: &mut Model) -> Result<(), LoadError> {
 
 /// Starts an engine over a runner on a thread of its own.
 pub fn start(runner: Runner, options: EngineOptions) -> Result<Running, LoadError> {
+    options.check(&runner)?;
     let (engine, handle) = Engine::new(runner, options);
     let thread = Builder::new().name("engine".to_owned()).spawn(move || engine.run())?;
     Ok(Running { handle, thread })

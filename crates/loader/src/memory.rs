@@ -57,6 +57,8 @@ pub(crate) struct Wanted {
     context_is_asked: bool,
     step_rows: usize,
     sequences: usize,
+    /// Where the context doesn't fit for all of them, half as many are taken.
+    fewer_sequences: bool,
     kv_format: KvFormat,
     /// Bytes that may be taken, at most.
     memory: Option<u64>,
@@ -84,6 +86,7 @@ impl Wanted {
             context_is_asked: options.context.is_some(),
             step_rows: options.step_rows.unwrap_or(step_rows).min(context.saturating_mul(sequences)),
             sequences,
+            fewer_sequences: options.fewer_sequences,
             kv_format: options.kv_format.unwrap_or_else(|| kv_format_for(checkpoint)),
             memory: options.memory,
         })
@@ -99,7 +102,8 @@ impl MemoryPlan {
     /// Plans the memory of a model with what the system has left.
     ///
     /// # Errors
-    /// A context of 0 or beyond the model's own, and `OutOfMemory` where not even one page fits or a wish doesn't.
+    /// A context of 0 or beyond the model's own, a budget beyond what there is, and `OutOfMemory` where not even one page
+    /// fits or a wish doesn't.
     pub fn new(model: &Model, checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, LoadError> {
         let wanted = Wanted::new(model, checkpoint, options)?;
         let program = model.program(&wanted.program_options())?;
@@ -113,8 +117,32 @@ impl MemoryPlan {
         weight_bytes: u64,
         available_bytes: u64,
     ) -> Result<Self, LoadError> {
-        let &Wanted { step_rows, sequences, kv_format, .. } = wanted;
-        let available_bytes = wanted.memory.map_or(available_bytes, |most| most.min(available_bytes));
+        let available_bytes = match wanted.memory {
+            Some(asked) if asked > available_bytes => {
+                return Err(LoadError::BudgetTooLarge { asked, available: available_bytes });
+            }
+            Some(asked) => asked,
+            None => available_bytes,
+        };
+        let mut sequences = wanted.sequences;
+        loop {
+            let plan = Self::fit_for(sequences, wanted, (program, weight_bytes), available_bytes);
+            let is_whole = plan.as_ref().is_ok_and(|plan| plan.context == wanted.context);
+            if is_whole || !wanted.fewer_sequences || sequences <= 1 {
+                return plan;
+            }
+            sequences /= 2;
+        }
+    }
+
+    /// The plan for so many sequences, with the context that fits.
+    fn fit_for(
+        sequences: usize,
+        wanted: &Wanted,
+        (program, weight_bytes): (&Program, u64),
+        available_bytes: u64,
+    ) -> Result<Self, LoadError> {
+        let &Wanted { step_rows, kv_format, .. } = wanted;
         let fixed = MemoryUse::default()
             .with(MemoryClass::Weights, weight_bytes)
             .with(MemoryClass::Scratch, scratch_bytes(program, step_rows, sequences))
@@ -134,7 +162,7 @@ impl MemoryPlan {
         let budget = budget::for_wish(&program.state, &Wish { context, ..wish });
         let memory = with_state(fixed, &program.state, &budget);
         if is_refused {
-            return Err(LoadError::OutOfMemory { memory, context, available: available_bytes });
+            return Err(LoadError::OutOfMemory { memory, context, sequences, available: available_bytes });
         }
         Ok(Self { context, step_rows, sequences, kv_format, budget, memory, available_bytes })
     }
@@ -280,6 +308,40 @@ mod tests {
             Err(LoadError::ContextTooLong { asked: 513, limit: 512 })
         ));
         assert!(matches!(plan(Some(0), u64::MAX), Err(LoadError::NoContext)));
+    }
+
+    #[test]
+    fn a_budget_is_kept_and_one_beyond_what_is_there_is_refused_with_both_numbers() {
+        let with = |memory, context| LoadOptions { memory: Some(memory), context, ..LoadOptions::default() };
+        let whole = plan(None, u64::MAX).expect("everything fits");
+        let (total, pages) = (whole.memory.total(), whole.memory.of(MemoryClass::Pages));
+        let half = plan_with(&with(total - pages / 2, None), u64::MAX).expect("a part fits");
+        assert_eq!((half.context, half.available_bytes), (256, total - pages / 2));
+        let refused = plan_with(&with(total - 1, Some(512)), u64::MAX).expect_err("a byte is missing");
+        assert!(matches!(refused, LoadError::OutOfMemory { available, .. } if available == total - 1), "{refused}");
+        let refused = plan_with(&with(2 * total, None), total).expect_err("it is not there");
+        let numbers = (2 * total, total);
+        assert!(
+            matches!(refused, LoadError::BudgetTooLarge { asked, available } if (asked, available) == numbers),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn sequences_become_fewer_before_the_context_becomes_shorter() {
+        let options = LoadOptions { sequences: Some(8), fewer_sequences: true, ..LoadOptions::default() };
+        let all = plan_with(&options, u64::MAX).expect("everything fits");
+        assert_eq!((all.sequences, all.context), (8, 512));
+        let found = |available| {
+            let plan = plan_with(&options, available).expect("a page fits");
+            (plan.sequences, plan.context)
+        };
+        assert_eq!(found(all.memory.total() - 1), (4, 512));
+        let alone = plan(None, u64::MAX).expect("everything fits").memory;
+        assert_eq!(found(alone.total()), (1, 512));
+        assert_eq!(found(alone.total() - alone.of(MemoryClass::Pages) / 2), (1, 256));
+        let exact = LoadOptions { fewer_sequences: false, ..options };
+        assert_eq!(plan_with(&exact, all.memory.total() - 1).expect("a part fits").sequences, 8);
     }
 
     #[test]

@@ -77,6 +77,22 @@ pub(crate) fn kv_format() -> impl TypedValueParser<Value = KvFormat> {
     names.map(|name| KvFormat::named(&name).expect("the parser lets the formats' own names through"))
 }
 
+/// Bytes of memory: a number, with a unit or without.
+pub(crate) fn memory_bytes(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => Some(0),
+        "k" | "kib" => Some(10),
+        "m" | "mib" => Some(20),
+        "g" | "gib" => Some(30),
+        "t" | "tib" => Some(40),
+        _ => None,
+    };
+    let bytes = digits.parse().ok().zip(shift).and_then(|(count, shift)| 1u64.checked_shl(shift)?.checked_mul(count));
+    let expected = "expected a number of bytes above 0, such as 800MiB or 4GiB (K, M, G and T are powers of 1024)";
+    bytes.filter(|bytes| *bytes > 0).ok_or_else(|| expected.to_owned())
+}
+
 /// A time in seconds.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let value = text.parse().ok().filter(|value: &f64| *value > 0.0 && *value <= MAX_SECONDS);

@@ -37,12 +37,12 @@ impl Engine {
 
     fn measure(&mut self, flight: &InFlight) {
         let now = Instant::now();
-        let rows: usize = flight.plan.parts.iter().map(|part| part.tokens.len()).sum();
-        self.budget.measured(rows, now - flight.submitted.max(self.last_collected));
+        let rows = flight.plan.rows();
+        self.budget.measured(rows, now - flight.begun.max(self.last_collected));
         self.last_collected = now;
         self.stats.update(|stats| {
             stats.steps += 1;
-            stats.rows += rows as u64;
+            stats.rows += (rows.decoding + rows.prompts) as u64;
             stats.last_progress = Some(now);
         });
     }

@@ -1,18 +1,22 @@
 //! How many rows a step may have, so that it takes about as long as it should.
 //!
-//! While anyone decodes, a step is to take 50 ms, since that is what a reader waits for each token; else 250 ms, which
-//! still lets a cancel through quickly. The rate is measured on the steps themselves.
+//! While only prompts are computed, a step is to take 250 ms, which still lets a cancel through quickly. While anyone
+//! decodes, it is to take two and a half times what decoding alone takes, so that a reader hardly sees a prompt arrive,
+//! but at least 25 ms, and at most 50 ms. Both parts of a step are measured on the steps themselves: what decoding takes,
+//! and what each row of a prompt adds, which grows with what it reads.
 
 use std::time::Duration;
 
-/// How long a step may take while anyone decodes.
-const DECODING: Duration = Duration::from_millis(50);
-/// How long a step may take while only prompts are computed.
-const PREFILLING: Duration = Duration::from_millis(250);
-/// Steps of fewer rows say little about the time that a row takes.
-const ROWS_TO_MEASURE: usize = 16;
-/// Rows that a step may have whatever the rate: a machine that slow makes its readers wait in any case.
-const ROWS_MIN: usize = 16;
+/// How much longer than decoding alone a step may take.
+const OF_DECODING: f64 = 2.5;
+/// How long a step may take while anyone decodes, whatever decoding takes: at least and at most, in seconds.
+const DECODING: (f64, f64) = (0.025, 0.050);
+/// How long a step may take while only prompts are computed, in seconds.
+const PREFILLING: f64 = 0.250;
+/// Rows of prompts that a step may have however slow they are, so that prompts don't stand still.
+const PROMPT_ROWS_MIN: usize = 4;
+/// The least share of a step's time that its rows of prompts are taken to need.
+const PROMPT_SHARE_MIN: f64 = 0.1;
 /// The weight of the newest measurement.
 const NEWEST: f64 = 0.25;
 
@@ -22,13 +26,23 @@ pub(crate) struct StepBudget {
     /// Rows that a person chose.
     fixed: Option<usize>,
     most: usize,
-    rows_per_second: Option<f64>,
+    /// Seconds of a step in which all decode.
+    decoding: Option<f64>,
+    /// Seconds that a row of a prompt adds to a step.
+    prompt_row: Option<f64>,
+}
+
+/// The rows of a step, by what they are there for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StepRows {
+    pub(crate) decoding: usize,
+    pub(crate) prompts: usize,
 }
 
 impl StepBudget {
     /// `fixed` rows where a person chose; at most `most`.
     pub(crate) fn new(fixed: Option<usize>, most: usize) -> Self {
-        Self { fixed, most, rows_per_second: None }
+        Self { fixed, most, decoding: None, prompt_row: None }
     }
 
     /// Rows of the next step. `decoding` of them are taken already.
@@ -36,45 +50,80 @@ impl StepBudget {
         if let Some(fixed) = self.fixed {
             return fixed.min(self.most).max(decoding);
         }
-        let time = if decoding > 0 { DECODING } else { PREFILLING };
-        let rows = match self.rows_per_second {
-            Some(rate) => (rate * time.as_secs_f64()) as usize,
+        let left = if decoding == 0 {
+            PREFILLING
+        } else {
+            let alone = self.decoding.unwrap_or(0.0);
+            (alone * OF_DECODING).clamp(DECODING.0, DECODING.1) - alone
+        };
+        let prompts = match self.prompt_row {
+            Some(seconds) => (left / seconds) as usize,
             None => self.most / 4,
         };
-        rows.max(ROWS_MIN).max(decoding).min(self.most)
+        decoding.saturating_add(prompts.max(PROMPT_ROWS_MIN)).min(self.most).max(decoding)
     }
 
-    /// A step of so many rows took so long.
-    pub(crate) fn measured(&mut self, rows: usize, took: Duration) {
-        if rows >= ROWS_TO_MEASURE && !took.is_zero() {
-            let rate = rows as f64 / took.as_secs_f64();
-            let known = self.rows_per_second.unwrap_or(rate);
-            self.rows_per_second = Some(known + NEWEST * (rate - known));
+    /// A step of these rows took so long.
+    pub(crate) fn measured(&mut self, rows: StepRows, took: Duration) {
+        let took = took.as_secs_f64();
+        if rows.prompts == 0 {
+            follow(&mut self.decoding, took);
+            return;
+        }
+        let alone = if rows.decoding > 0 { self.decoding.unwrap_or(0.0) } else { 0.0 };
+        let prompts = (took - alone).max(took * PROMPT_SHARE_MIN);
+        if prompts > 0.0 {
+            follow(&mut self.prompt_row, prompts / rows.prompts as f64);
         }
     }
+}
+
+/// Moves what is known towards what was just measured.
+fn follow(known: &mut Option<f64>, newest: f64) {
+    let before = known.unwrap_or(newest);
+    *known = Some(before + NEWEST * (newest - before));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn measure(budget: &mut StepBudget, decoding: usize, prompts: usize, milliseconds: u64) {
+        budget.measured(StepRows { decoding, prompts }, Duration::from_millis(milliseconds));
+    }
+
     #[test]
     fn a_step_gets_the_rows_that_fit_into_its_time() {
         let mut budget = StepBudget::new(None, 512);
         assert_eq!(budget.rows(0), 128);
-        budget.measured(128, Duration::from_millis(128));
-        assert_eq!((budget.rows(0), budget.rows(1)), (250, 50));
-        budget.measured(1, Duration::from_secs(1));
-        assert_eq!(budget.rows(1), 50, "a step of one row measures nothing");
+        measure(&mut budget, 0, 128, 128);
+        assert_eq!(budget.rows(0), 250, "a millisecond a row");
+        measure(&mut budget, 8, 0, 16);
+        assert_eq!(budget.rows(8), 8 + 24, "16 ms of 40 are decoding");
+        measure(&mut budget, 8, 24, 16 + 24);
+        assert_eq!(budget.rows(8), 8 + 24, "what was expected came true");
+        measure(&mut budget, 8, 24, 16 + 24 * 5);
+        assert_eq!(budget.rows(8), 8 + 12, "a quarter of the way to 5 ms a row");
+    }
+
+    #[test]
+    fn fast_and_slow_decoding_have_their_bounds() {
+        let rows = |decoding: u64| {
+            let mut budget = StepBudget::new(None, 512);
+            measure(&mut budget, 0, 100, 100);
+            measure(&mut budget, 1, 0, decoding);
+            budget.rows(1) - 1
+        };
+        assert_eq!([rows(1), rows(10), rows(16), rows(40), rows(45)], [24, 15, 24, 10, 5]);
+        assert_eq!([rows(50), rows(400)], [4, 4], "prompts don't stand still");
     }
 
     #[test]
     fn decoding_rows_and_the_limit_come_before_time() {
         let mut budget = StepBudget::new(None, 512);
-        budget.measured(100, Duration::from_secs(100));
-        assert_eq!((budget.rows(1), budget.rows(40)), (16, 40));
-        budget.measured(1_000_000, Duration::from_millis(1));
-        assert_eq!(budget.rows(1), 512);
+        measure(&mut budget, 0, 100, 100_000);
+        assert_eq!((budget.rows(0), budget.rows(1), budget.rows(600)), (4, 5, 600));
+        measure(&mut StepBudget::new(None, 512), 0, 1_000_000, 0);
         assert_eq!(StepBudget::new(None, 4).rows(0), 4);
         assert_eq!(StepBudget::new(Some(64), 512).rows(100), 100);
         assert_eq!(StepBudget::new(Some(1000), 512).rows(0), 512);

@@ -8,7 +8,7 @@
 mod budget;
 mod queue;
 
-pub(crate) use budget::StepBudget;
+pub(crate) use budget::{StepBudget, StepRows};
 pub(crate) use queue::{Pace, Queue};
 
 use crate::request::RequestId;
@@ -40,6 +40,20 @@ pub(crate) struct Part {
     pub(crate) scores: Range<usize>,
     /// Whether the token after them is drawn.
     pub(crate) draws: bool,
+}
+
+impl StepPlan {
+    /// The rows, by what they are there for: one that draws the token after it, or several.
+    pub(crate) fn rows(&self) -> StepRows {
+        let mut rows = StepRows::default();
+        for part in &self.parts {
+            match part.draws && part.tokens.len() == 1 {
+                true => rows.decoding += 1,
+                false => rows.prompts += part.tokens.len(),
+            }
+        }
+        rows
+    }
 }
 
 impl fmt::Display for StepPlan {

@@ -7,7 +7,7 @@ mod memory;
 mod program;
 mod rope;
 
-use crate::arguments::ContextArguments;
+use crate::arguments::{ContextArguments, values};
 use crate::failure::Failure;
 use crate::model_reference::ModelReference;
 use crate::output;
@@ -16,7 +16,7 @@ use clap::Args;
 use drafter::{DrafterFacts, DrafterInspection};
 use facts::Facts;
 use gannet_formats::Checkpoint;
-use gannet_loader::Opened;
+use gannet_loader::{LoadOptions, Opened};
 use gannet_model::{Model, ProgramOptions};
 use gannet_ops::Rollback;
 use memory::MemoryFacts;
@@ -43,6 +43,12 @@ pub(crate) struct InspectArguments {
     /// List what its memory is planned for, by class
     #[arg(long)]
     memory: bool,
+    /// Load the model as well and say what it has taken, beside what was planned
+    #[arg(long, requires = "memory")]
+    load: bool,
+    /// Sequences that run at once
+    #[arg(long, value_name = "N", default_value = "1", value_parser = values::streams)]
+    max_sequences: usize,
     /// Print the program with shapes, operations, bytes and what bounds each op
     #[arg(long)]
     program: bool,
@@ -93,7 +99,12 @@ fn inspect(path: &Path, arguments: &InspectArguments) -> Result<Inspection, Fail
     if let Some(scaling) = &arguments.context.rope_scaling {
         model.scale_rope(scaling)?;
     }
-    let memory = MemoryFacts::plan(&model, &checkpoint, &arguments.context.load_options())?;
+    let options =
+        LoadOptions { sequences: Some(arguments.max_sequences), ..arguments.context.load_options() };
+    let mut memory = MemoryFacts::plan(&model, &checkpoint, &options)?;
+    if arguments.load {
+        memory = memory.measured(path, &options)?;
+    }
     let (context, kv_format) = (memory.context, memory.kv_format);
     let options = ProgramOptions { context, kv_format, rollback: Rollback::Replay };
     let program = match arguments.program {

@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::model_reference::ModelReference;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use gannet_loader::LoadOptions;
 use gannet_ops::Backend;
 use gannet_server::{Config, Keys, LevelFilter, LogForm, ModelEntry, Origins, Tls};
 use limits::LimitArguments;
@@ -18,6 +19,9 @@ use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// Sequences of each model at once, where nothing else is chosen and there is memory.
+const DEFAULT_SEQUENCES: usize = 8;
 
 /// The variable that holds API keys, a line or comma each.
 const KEYS_VARIABLE: &str = "GANNET_API_KEYS";
@@ -45,9 +49,9 @@ pub(crate) struct ServeArguments {
     device: DeviceArguments,
     #[command(flatten)]
     context: ContextArguments,
-    /// Sequences of each model that run at once
-    #[arg(long, value_name = "N", default_value = "8", value_parser = values::streams)]
-    sequences: usize,
+    /// Sequences of each model that run at once [default: 8, or as many fewer as leave each the whole context]
+    #[arg(long, visible_alias = "sequences", value_name = "N", value_parser = values::streams)]
+    max_sequences: Option<usize>,
     /// Models in memory at once, those longest unused go first [default: what memory allows]
     #[arg(long, value_name = "N", value_parser = values::streams)]
     max_loaded_models: Option<usize>,
@@ -152,8 +156,11 @@ fn models(arguments: &ServeArguments, backend: &Arc<dyn Backend>) -> Result<Vec<
         let source = Source {
             path: reference.locate()?,
             backend: backend.clone(),
-            context: arguments.context.load_options(),
-            sequences: arguments.sequences,
+            options: LoadOptions {
+                sequences: Some(arguments.max_sequences.unwrap_or(DEFAULT_SEQUENCES)),
+                fewer_sequences: arguments.max_sequences.is_none(),
+                ..arguments.context.load_options()
+            },
             waiting: arguments.limits.waiting(),
         };
         entries.push(ModelEntry { name, source: Arc::new(source) });

@@ -46,33 +46,34 @@ impl FromStr for NamedModel {
 pub(super) struct Source {
     pub(super) path: PathBuf,
     pub(super) backend: Arc<dyn Backend>,
-    pub(super) context: LoadOptions,
-    pub(super) sequences: usize,
+    pub(super) options: LoadOptions,
     /// Requests that may wait.
     pub(super) waiting: usize,
 }
 
 impl ModelSource for Source {
     fn load(&self) -> Result<Model, LoadFailure> {
-        let options = LoadOptions { sequences: Some(self.sequences), ..self.context };
-        let loaded = gannet_loader::load(&self.path, self.backend.as_ref(), &options, &|_| ());
-        let Loaded { model, text, runner, .. } = loaded.map_err(failure)?;
+        let loaded = gannet_loader::load(&self.path, self.backend.as_ref(), &self.options, &|_| ());
+        let Loaded { model, text, runner, memory, .. } = loaded.map_err(failure)?;
+        let sequences = memory.sequences;
         let text = text.map_err(failure)?;
         let end_tokens = end_token_ids(&model, Some(&text));
         let is_recurrent = runner.layout.is_recurrent();
         let options = EngineOptions {
-            sequences: self.sequences,
-            waiting: self.sequences + self.waiting,
+            sequences,
+            waiting: sequences + self.waiting,
             ..EngineOptions::default()
         };
         let Running { handle, thread } = gannet_loader::start(runner, options).map_err(failure)?;
-        Ok(Model { handle, thread, text, end_tokens, sequences: self.sequences, is_recurrent })
+        Ok(Model { handle, thread, text, end_tokens, sequences, is_recurrent })
     }
 }
 
 fn failure(error: LoadError) -> LoadFailure {
     match error {
-        LoadError::OutOfMemory { .. } | LoadError::OverBudget(_) => LoadFailure::NoRoom(error.to_string()),
+        LoadError::OutOfMemory { .. } | LoadError::BudgetTooLarge { .. } | LoadError::OverBudget(_) => {
+            LoadFailure::NoRoom(error.to_string())
+        }
         LoadError::Format(_)
         | LoadError::Model(_)
         | LoadError::Text(_)
@@ -82,6 +83,7 @@ fn failure(error: LoadError) -> LoadFailure {
         | LoadError::Device(_)
         | LoadError::ContextTooLong { .. }
         | LoadError::NoContext
+        | LoadError::Options(_)
         | LoadError::Thread(_) => LoadFailure::Broken(error.to_string()),
     }
 }
