@@ -73,11 +73,16 @@ pub(crate) struct ContextArguments {
     /// Take a --context beyond what the model and its rope were made for, where answers get worse
     #[arg(long, requires = "context")]
     pub(crate) force_context: bool,
-    /// Memory that the model may take, weights and all, such as 800MiB or 4GiB [default: what is free]
-    #[arg(long, value_name = "SIZE", value_parser = values::memory_bytes)]
-    pub(crate) memory: Option<u64>,
     #[command(flatten)]
     pub(crate) kv: KvArguments,
+}
+
+/// How much memory a model may take.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct MemoryArguments {
+    /// Memory that a model may take, weights and all, such as 800MiB or 4GiB [default: what is free]
+    #[arg(long = "memory", value_name = "SIZE", value_parser = values::memory_bytes)]
+    pub(crate) bytes: Option<u64>,
 }
 
 /// How exactly a sequence's keys and values are kept.
@@ -95,7 +100,6 @@ impl ContextArguments {
             rope_scaling: self.rope_scaling,
             force_context: self.force_context,
             kv_format: self.kv.format,
-            memory: self.memory,
             ..LoadOptions::default()
         }
     }

@@ -105,3 +105,27 @@ fn tokenizer_end_tokens_and_template_are_described() {
     assert_eq!(ends, ["<|endoftext|>", "<|im_end|>"]);
     assert!(json["chat_template"].as_str().unwrap().starts_with("{% for message in messages %}"));
 }
+
+#[test]
+fn a_loaded_model_takes_what_was_planned() {
+    let words = ["inspect", &golden("qwen3"), "--json", "--memory", "--load", "--max-sequences", "3"];
+    let memory = &gannet(&words).json()["memory"];
+    assert_eq!(memory["measured"]["state_bytes"], memory["state_bytes"]);
+    assert!(memory["measured"]["weight_bytes"].as_u64().unwrap() > 0);
+    let one = gannet(&["inspect", &golden("qwen3"), "--json"]).json();
+    assert_eq!(memory["state_bytes"].as_u64().unwrap(), 3 * one["memory"]["state_bytes"].as_u64().unwrap());
+}
+
+#[test]
+fn a_budget_of_memory_is_kept_or_refused_with_the_numbers() {
+    let model = golden("llama");
+    let total = gannet(&["inspect", &model, "--json"]).json()["memory"]["total_bytes"].as_u64().unwrap();
+    let run = |memory: &str| gannet(&["run", &model, "--ids", "1", "--max-tokens", "1", "--context", "512", "--memory", memory]);
+    run(&total.to_string()).succeeded();
+    let less = total - 1;
+    run(&less.to_string()).failed(1, &["not enough memory", &less.to_string(), "context of 512"]);
+    run("1000TiB").failed(1, &[&(1000u64 << 40).to_string(), "available"]);
+    for wrong in ["0", "4X", "GiB", "99999999TiB", "-1"] {
+        run(wrong).failed(2, &["--memory"]);
+    }
+}

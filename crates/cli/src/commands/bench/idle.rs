@@ -110,7 +110,7 @@ impl State for IdleState {
 }
 
 /// A sink that reads nothing of its events but the end.
-struct Ends(crossbeam_channel::Sender<RequestId>);
+pub(super) struct Ends(pub(super) crossbeam_channel::Sender<RequestId>);
 
 impl Sink for Ends {
     fn deliver(&self, events: Vec<(RequestId, Event)>) -> Vec<RequestId> {

@@ -1,9 +1,9 @@
 //! `gannet bench`: how fast a model runs, beside what the machine could do.
 //!
-//! Three measurements. The bare plan (`cases` over `streams`): steps over made-up tokens without scheduler, prefix cache
+//! Several measurements. The bare plan (`cases` over `streams`): steps over made-up tokens without scheduler, prefix cache
 //! or text, which is what the engine is held against. A
 //! trace of requests through the whole engine (`simulate`). And the engine's loop over a device that does nothing
-//! (`idle`).
+//! (`idle`), or over the real one beside the bare plan (`whole`).
 
 mod cases;
 mod costs;
@@ -14,6 +14,7 @@ mod rows;
 mod simulate;
 mod streams;
 mod timeline;
+mod whole;
 
 use crate::arguments::values;
 use crate::arguments::{KvArguments, ModelArguments};
@@ -30,6 +31,7 @@ after the start is a row of its own.
 
 --profile adds a table of operations for each case, each timed in its place in a step, and the engine's phases.
 
+--engine measures decoding through the whole engine and on the bare plan, in turns, and the parts of an engine's step.
 --loop measures what the engine's own loop costs a step, over a device that computes nothing.
 --serve-sim sends a made-up trace of requests through the engine instead, with --streams of them at once.
 
@@ -83,12 +85,18 @@ pub(crate) struct BenchArguments {
     /// Measure the engine's own loop over a device that computes nothing: --decode tokens in --streams sequences
     #[arg(long = "loop", conflicts_with_all = ["serve_sim", "prefill", "depth", "draws"])]
     is_loop: bool,
+    /// Measure decoding through the whole engine beside the bare plan: --decode tokens in --streams sequences
+    #[arg(long = "engine", conflicts_with_all = ["serve_sim", "is_loop", "prefill", "depth", "draws", "profile"])]
+    is_whole: bool,
     #[command(flatten)]
     trace: simulate::TraceArguments,
 }
 
 /// Runs the command.
 pub(crate) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
+    if arguments.is_whole {
+        return whole::run(arguments);
+    }
     if arguments.is_loop {
         return idle::run(arguments);
     }

@@ -12,7 +12,7 @@ mod sampling;
 mod session;
 
 use crate::arguments::values::{self, TokenIds};
-use crate::arguments::{ContextArguments, ModelArguments};
+use crate::arguments::{ContextArguments, MemoryArguments, ModelArguments};
 use crate::failure::Failure;
 use crate::output;
 use crate::report::Timings;
@@ -79,6 +79,8 @@ pub(crate) struct RunArguments {
     json: bool,
     #[command(flatten)]
     context: ContextArguments,
+    #[command(flatten)]
+    memory: MemoryArguments,
     #[command(flatten)]
     grammar: grammar::GrammarArguments,
     #[command(flatten)]

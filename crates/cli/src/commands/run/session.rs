@@ -10,7 +10,7 @@ use crate::progress;
 use crossbeam_channel::unbounded;
 use gannet_engine::{Constraint, EngineOptions, Request};
 use gannet_grammar::{GrammarConstraint, Grammars};
-use gannet_loader::{LoadError, Loaded, Running};
+use gannet_loader::{LoadError, LoadOptions, Loaded, Running};
 use gannet_ops::TokenId;
 use gannet_ops::sampling::Sampling;
 use gannet_text::chat::Message;
@@ -47,7 +47,7 @@ impl Session {
         StopStrings::new(arguments.stop.clone()).map_err(|error| Failure::usage(error.to_string()))?;
         let grammar = arguments.grammar.resolve()?;
         let backend = arguments.model.device.open()?;
-        let options = arguments.context.load_options();
+        let options = LoadOptions { memory: arguments.memory.bytes, ..arguments.context.load_options() };
         let path = arguments.model.reference.locate()?;
         let started = Instant::now();
         let loaded = progress::load(&path, backend.as_ref(), &options)?;

@@ -5,7 +5,7 @@
 mod limits;
 mod source;
 
-use crate::arguments::{ContextArguments, DeviceArguments, values};
+use crate::arguments::{ContextArguments, DeviceArguments, MemoryArguments, values};
 use crate::failure::Failure;
 use crate::model_reference::ModelReference;
 use anyhow::Context;
@@ -49,6 +49,8 @@ pub(crate) struct ServeArguments {
     device: DeviceArguments,
     #[command(flatten)]
     context: ContextArguments,
+    #[command(flatten)]
+    memory: MemoryArguments,
     /// Sequences of each model that run at once [default: 8, or as many fewer as leave each the whole context]
     #[arg(long, visible_alias = "sequences", value_name = "N", value_parser = values::streams)]
     max_sequences: Option<usize>,
@@ -159,6 +161,7 @@ fn models(arguments: &ServeArguments, backend: &Arc<dyn Backend>) -> Result<Vec<
             options: LoadOptions {
                 sequences: Some(arguments.max_sequences.unwrap_or(DEFAULT_SEQUENCES)),
                 fewer_sequences: arguments.max_sequences.is_none(),
+                memory: arguments.memory.bytes,
                 ..arguments.context.load_options()
             },
             waiting: arguments.limits.waiting(),
