@@ -4,41 +4,66 @@ use crate::scheduler::{Part, StepPlan};
 use crate::sequence::{Running, Sequence};
 use gannet_ops::sampling::SampleRow;
 use gannet_ops::{
-    Batch, Length, Output, PageId, PageTable, Row, RowKind, SampleRows, SequenceRows, TokenId, TokenSource,
+    Batch, Length, Output, PageTable, Row, RowKind, SampleRows, SequenceRows, TokenId, TokenSource,
     Want,
 };
 use std::ops::Range;
 
-/// Assembles the rows of a step and how to draw its tokens. The parts stand in the order of the running sequences.
-pub(crate) fn assemble(plan: &StepPlan, running: &[Running]) -> (Batch, SampleRows) {
-    let mut batch = Batch::default();
-    let mut draws = SampleRows::default();
+/// Steps as a backend reads them, each in the memory of the one before.
+#[derive(Default)]
+pub(crate) struct Assembler {
+    pub(crate) batch: Batch,
+    spare_tables: Vec<Vec<PageTable>>,
+}
+
+impl Assembler {
+    /// Assembles the rows of a step, and how to draw its tokens.
+    pub(crate) fn assemble(&mut self, plan: &StepPlan, running: &[Running], draws: &mut SampleRows) {
+        let Batch { rows, sequences, outputs, pages, handed, embeddings } = &mut self.batch;
+        self.spare_tables.extend(sequences.drain(..).map(|sequence| sequence.tables));
+        rows.clear();
+        outputs.clear();
+        pages.clear();
+        handed.clear();
+        embeddings.clear();
+        draws.rows.clear();
+        assemble(plan, running, (&mut self.batch, draws), &mut self.spare_tables);
+    }
+}
+
+/// Appends the rows of a step, and how to draw its tokens. The parts stand in the order of the running sequences.
+fn assemble(
+    plan: &StepPlan,
+    running: &[Running],
+    (batch, draws): (&mut Batch, &mut SampleRows),
+    spare_tables: &mut Vec<Vec<PageTable>>,
+) {
     let mut others = running.iter();
     for part in &plan.parts {
         let is_it = |other: &&Running| other.sequence.id == part.id;
         let running = others.find(is_it).expect("a part's sequence is running");
         let first_row = batch.rows.len() as u32;
-        push_sequence(&mut batch, running, part);
+        push_sequence(batch, running, part, spare_tables.pop().unwrap_or_default());
         for index in part.scores.clone() {
             let row = first_row + (index - part.tokens.start) as u32;
             batch.outputs.push(Output { row, want: score_of(&running.sequence, index) });
         }
         if part.draws {
-            push_output(&mut batch, running);
+            push_output(batch, running);
             if running.sequence.goal.is_none() {
                 draws.rows.push(sample_row(running));
             }
         }
     }
-    (batch, draws)
 }
 
-fn push_sequence(batch: &mut Batch, running: &Running, part: &Part) {
+fn push_sequence(batch: &mut Batch, running: &Running, part: &Part, mut tables: Vec<PageTable>) {
     let sequence = &running.sequence;
     let is_prompt = part.tokens.start < sequence.prompt_tokens();
     let kind = if is_prompt { RowKind::Prompt } else { RowKind::Decode };
     let rows = push_rows(batch, sequence.sources(part.tokens.clone()), part.tokens.start, kind);
-    let tables = running.state.tables(&mut batch.pages);
+    tables.clear();
+    running.state.tables(&mut batch.pages, &mut tables);
     batch.sequences.push(SequenceRows {
         rows,
         length: Length::Exact(part.tokens.start as u32),
@@ -108,9 +133,8 @@ pub(crate) fn scores_of(
     let want = Want { logits: true, ..Want::default() };
     let is_wanted = |row: &u32| first_index + *row as usize >= wanted_from;
     batch.outputs = rows.clone().filter(is_wanted).map(|row| Output { row, want }).collect();
-    let mut pages: Vec<PageId> = Vec::new();
-    let tables: Vec<PageTable> = state.tables(&mut pages);
-    batch.pages = pages;
+    let mut tables: Vec<PageTable> = Vec::new();
+    state.tables(&mut batch.pages, &mut tables);
     batch.sequences.push(SequenceRows {
         rows,
         length: Length::Exact(first_index as u32),

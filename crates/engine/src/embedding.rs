@@ -188,7 +188,7 @@ impl EngineHandle {
 struct Unheard;
 
 impl Sink for Unheard {
-    fn deliver(&self, _events: Vec<(RequestId, Event)>) -> Vec<RequestId> {
+    fn deliver(&self, _events: &mut Vec<(RequestId, Event)>) -> Vec<RequestId> {
         Vec::new()
     }
 }

@@ -7,12 +7,12 @@ mod admit;
 mod collect;
 mod masks;
 
-use crate::batch;
+use crate::batch::Assembler;
 use crate::handle::{Command, EngineHandle};
 use crate::outbox::Outbox;
 use crate::request::{FinishReason, RequestId};
 use crate::runner::Runner;
-use crate::scheduler::{self, Queue, StepBudget, StepPlan};
+use crate::scheduler::{self, Planner, Queue, StepBudget, StepPlan};
 use crate::sequence::Running;
 use crate::state::StateManager;
 use crate::stats::{Faults, Lap, Phases, SharedStats};
@@ -96,6 +96,10 @@ pub struct Engine {
     state: StateManager,
     runner: Runner,
     budget: StepBudget,
+    planner: Planner,
+    assembler: Assembler,
+    spare_draws: Vec<SampleRows>,
+    spare_banks: Vec<Vec<Option<RecurrentBank>>>,
     outbox: Outbox,
     stats: Arc<SharedStats>,
     phases: Phases,
@@ -141,6 +145,10 @@ impl Engine {
             state,
             budget: StepBudget::new(options.step_rows, runner.step_rows),
             runner,
+            planner: Planner::default(),
+            assembler: Assembler::default(),
+            spare_draws: Vec::new(),
+            spare_banks: Vec::new(),
             outbox: Outbox::default(),
             faults: Faults::default(),
             stats,
@@ -229,9 +237,10 @@ impl Engine {
             let rows = self.budget.rows(decoding);
             let plan = match self.runner.whole_prompt_only() {
                 true => scheduler::plan_whole(&self.running, rows, self.runner.context),
-                false => scheduler::plan(&self.running, rows, self.runner.context),
+                false => self.planner.plan(&self.running, rows, self.runner.context),
             };
             let Some((id, why)) = self.first_without_pages(&plan)? else { return Ok(plan) };
+            self.planner.reuse(plan);
             // What is in flight may end sequences, which frees pages.
             if self.in_flight.is_empty() { self.make_room(id, &why)? } else { self.collect()? }
         }
@@ -254,23 +263,31 @@ impl Engine {
     fn submit(&mut self, plan: StepPlan) -> Result<(), DeviceError> {
         let begun = Instant::now();
         let mut lap = Lap::start();
-        let (batch, mut draws) = batch::assemble(&plan, &self.running);
+        let mut draws = self.spare_draws.pop().unwrap_or_default();
+        self.assembler.assemble(&plan, &self.running, &mut draws);
         let waits = self.waits_for_tokens(&plan);
         lap.ends(&mut self.phases.assemble);
-        let step = self.runner.submit(&batch)?;
+        let step = self.runner.submit(&self.assembler.batch)?;
         lap.ends(&mut self.phases.run);
         if !waits {
             self.mask(&plan, &mut draws);
             self.runner.sample(step, &draws)?;
             lap.ends(&mut self.phases.sample);
         }
-        self.submitted(step, plan, waits.then_some(draws), begun);
+        let waiting = if waits {
+            Some(draws)
+        } else {
+            self.spare_draws.push(draws);
+            None
+        };
+        self.submitted(step, plan, waiting, begun);
         Ok(())
     }
 
     fn submitted(&mut self, step: StepId, plan: StepPlan, waiting: Option<SampleRows>, begun: Instant) {
         let mut output = 0;
-        let mut banks = Vec::new();
+        let mut banks = self.spare_banks.pop().unwrap_or_default();
+        banks.clear();
         for part in &plan.parts {
             let at = self.position(part.id).expect("a part's sequence is running");
             let Running { sequence, state, .. } = &mut self.running[at];
@@ -352,7 +369,7 @@ impl Engine {
         self.outbox.flush();
     }
 
-    fn check_invariants(&self) {
+    fn check_invariants(&mut self) {
         self.state.check(self.running.iter().map(|running| &running.state));
         let slots = self.free_slots.len() + self.running.len();
         assert_eq!(slots, self.options.sequences, "each slot is free or a running sequence's");

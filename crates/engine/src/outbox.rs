@@ -8,6 +8,8 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(crate) struct Outbox {
     messages: Vec<Message>,
+    /// Emptied lists of events, for the next messages.
+    spare: Vec<Vec<(RequestId, Event)>>,
     results: Vec<Letter>,
 }
 
@@ -28,7 +30,11 @@ impl Outbox {
     pub(crate) fn push(&mut self, sink: &Arc<dyn Sink>, id: RequestId, event: Event) {
         match self.messages.iter_mut().find(|message| Arc::ptr_eq(&message.sink, sink)) {
             Some(message) => message.events.push((id, event)),
-            None => self.messages.push(Message { sink: sink.clone(), events: vec![(id, event)] }),
+            None => {
+                let mut events = self.spare.pop().unwrap_or_default();
+                events.push((id, event));
+                self.messages.push(Message { sink: sink.clone(), events });
+            }
         }
     }
 
@@ -47,6 +53,13 @@ impl Outbox {
         for Letter { sink, id, result } in self.results.drain(..) {
             sink.deliver(id, result);
         }
-        self.messages.drain(..).flat_map(|message| message.sink.deliver(message.events)).collect()
+        let spare = &mut self.spare;
+        let deliver = |Message { sink, mut events }: Message| {
+            let unheard = sink.deliver(&mut events);
+            events.clear();
+            spare.push(events);
+            unheard
+        };
+        self.messages.drain(..).flat_map(deliver).collect()
     }
 }

@@ -73,15 +73,15 @@ impl Request {
 
 /// Where the events of requests go; one sink may serve many. Never waits.
 pub trait Sink: Send + Sync {
-    /// Takes all events of one step, in order; returns the requests that nobody listens to any more, which are then
-    /// cancelled.
-    fn deliver(&self, events: Vec<(RequestId, Event)>) -> Vec<RequestId>;
+    /// Takes all events of one step out of the list, in order; returns the requests that nobody listens to any more, which
+    /// are then cancelled. What it leaves in the list is lost; the list's memory serves the next step if it stays there.
+    fn deliver(&self, events: &mut Vec<(RequestId, Event)>) -> Vec<RequestId>;
 }
 
 /// A channel of one request's events. Where it is full or closed, nobody listens.
 impl Sink for Sender<Event> {
-    fn deliver(&self, events: Vec<(RequestId, Event)>) -> Vec<RequestId> {
-        for (id, event) in events {
+    fn deliver(&self, events: &mut Vec<(RequestId, Event)>) -> Vec<RequestId> {
+        for (id, event) in events.drain(..) {
             match self.try_send(event) {
                 Ok(()) => {}
                 Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => return vec![id],

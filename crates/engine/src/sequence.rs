@@ -77,6 +77,12 @@ impl Sequence {
         self.tokens.len() - self.request.prompt.len()
     }
 
+    /// Tokens that it may still have, at most.
+    pub(crate) fn tokens_to_come(&self, context: usize) -> usize {
+        let most = self.prompt_tokens().saturating_add(self.request.max_tokens as usize).min(context);
+        most.saturating_sub(self.tokens.len())
+    }
+
     /// Tokens that are known or being drawn.
     pub(crate) fn total(&self) -> usize {
         self.tokens.len() + self.drawing.len()

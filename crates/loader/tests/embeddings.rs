@@ -17,6 +17,7 @@ const VECTORS: LoadOptions = LoadOptions {
     context: Some(256),
     step_rows: None,
     sequences: Some(8),
+    fewer_sequences: false,
     kv_format: Some(KvFormat::F32),
     rope_scaling: None,
     force_context: false,

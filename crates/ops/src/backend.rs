@@ -42,6 +42,11 @@ pub trait Backend: Send + Sync {
 
 /// A program that is ready to run.
 pub trait Plan: Send {
+    /// Takes back what [`Plan::wait`] gave, so that a later step can use its memory.
+    fn reuse(&mut self, output: StepOutput) {
+        drop(output);
+    }
+
     /// Runs the forward pass of a batch. May return at once.
     fn submit(&mut self, batch: &Batch, state: &mut dyn State) -> Result<StepId, DeviceError>;
 

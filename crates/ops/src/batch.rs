@@ -9,7 +9,9 @@ use crate::{CaptureId, PageId, SamplerSlot, StateLayout, StepId, TokenId};
 use std::ops::Range;
 
 /// The rows of one step.
-#[derive(Clone, Debug, Default, PartialEq)]
+///
+/// `clone_from` takes no memory where the one that is overwritten was as large.
+#[derive(Debug, Default, PartialEq)]
 pub struct Batch {
     /// One a token, sequence after sequence, ascending by index within one.
     pub rows: Vec<Row>,
@@ -23,6 +25,24 @@ pub struct Batch {
     pub handed: Vec<Handed>,
     /// Rows for [`TokenSource::Embedding`], `[n, width]`.
     pub embeddings: Vec<f32>,
+}
+
+impl Clone for Batch {
+    fn clone(&self) -> Self {
+        let mut copy = Self::default();
+        copy.clone_from(self);
+        copy
+    }
+
+    fn clone_from(&mut self, other: &Self) {
+        let Self { rows, sequences, outputs, pages, handed, embeddings } = other;
+        self.rows.clone_from(rows);
+        self.sequences.clone_from(sequences);
+        self.outputs.clone_from(outputs);
+        self.pages.clone_from(pages);
+        self.handed.clone_from(handed);
+        self.embeddings.clone_from(embeddings);
+    }
 }
 
 /// One token of one sequence.
@@ -68,7 +88,7 @@ pub enum RowKind {
 }
 
 /// A sequence's part of a batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct SequenceRows {
     /// Its rows in [`Batch::rows`].
     pub rows: Range<u32>,
@@ -83,6 +103,34 @@ pub struct SequenceRows {
     pub sampler: Option<SamplerSlot>,
     /// The adapter to apply.
     pub adapter: Option<u32>,
+}
+
+impl Clone for SequenceRows {
+    fn clone(&self) -> Self {
+        let Self { rows, length, tables, recurrent, sampler, adapter } = self;
+        Self {
+            rows: rows.clone(),
+            length: *length,
+            tables: tables.clone(),
+            recurrent: *recurrent,
+            sampler: *sampler,
+            adapter: *adapter,
+        }
+    }
+
+    fn clone_from(&mut self, other: &Self) {
+        let mut tables = std::mem::take(&mut self.tables);
+        tables.clone_from(&other.tables);
+        let Self { rows, length, tables: _, recurrent, sampler, adapter } = other;
+        *self = Self {
+            rows: rows.clone(),
+            length: *length,
+            tables,
+            recurrent: *recurrent,
+            sampler: *sampler,
+            adapter: *adapter,
+        };
+    }
 }
 
 /// Tokens of a sequence before a step.

@@ -21,6 +21,10 @@ pub(crate) fn linear(
     crew.columns(out, matrix.rows, step, |mut columns, scratch| product.part(&mut columns, scratch));
 }
 
+/// Products of the same rows that are cut together, at most: those of a layer that read one value, in lists that take no
+/// memory.
+pub(crate) const TOGETHER_MAX: usize = 6;
+
 /// One of several products of the same rows, as codes, with matrices in panels.
 pub(crate) struct Linear<'a> {
     pub(crate) panels: &'a Panels,
@@ -30,17 +34,21 @@ pub(crate) struct Linear<'a> {
 }
 
 /// Several products of the same rows, cut together: members meet once, not once a matrix.
-pub(crate) fn linear_codes(crew: &mut Crew<'_>, x: &Activations, linears: Vec<Linear<'_>>) {
+pub(crate) fn linear_codes(
+    crew: &mut Crew<'_>,
+    x: &Activations,
+    mut linears: [Option<Linear<'_>>; TOGETHER_MAX],
+) {
     let isa = crew.isa;
-    let outputs = linears.iter().map(|linear| linear.panels.rows).sum();
+    let outputs = linears.iter().flatten().map(|linear| linear.panels.rows).sum();
     let step = codes::outputs_per_part(crew, outputs);
-    let (products, mut outs): (Vec<_>, Vec<_>) = linears
-        .into_iter()
-        .map(|Linear { panels, bias, out }| {
-            (CodeProduct { isa, x, panels, matrix: 0, bias }, (out, panels.rows))
-        })
-        .unzip();
-    crew.turn.columns_of_each(&mut outs, step, |number, mut columns| {
-        products[number].part(0..x.rows(), Places::Same, &mut columns);
+    let products = linears.each_ref().map(|linear| {
+        let Linear { panels, bias, .. } = linear.as_ref()?;
+        Some(CodeProduct { isa, x, panels, matrix: 0, bias: *bias })
+    });
+    let outs = linears.each_mut().map(|linear| linear.as_mut().map(|it| (&mut *it.out, it.panels.rows)));
+    crew.turn.columns_of_each(outs, step, |number, mut columns| {
+        let product = products[number].as_ref().expect("each buffer has its product");
+        product.part(0..x.rows(), Places::Same, &mut columns);
     });
 }

@@ -14,12 +14,12 @@ use crate::kernels::rope::Angles;
 use crate::state::{CpuState, Kept};
 use crate::weights::{CpuWeights, Weight};
 use gannet_ops::sampling::{Drawer, Workspace};
-use gannet_ops::step::{PendingStep, StepMemory, answer, resolve};
+use gannet_ops::step::PendingStep;
 use gannet_ops::{
     Batch, BatchLimits, DeviceError, Interrupter, NodeObserver, NodeTime, Op, Plan, Program, RopeTable,
     SampleRows, State, StepId, StepOutput, WeightRole, Weights, verify,
 };
-use run::Run;
+use run::{Run, Space};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -35,8 +35,11 @@ pub(crate) struct CpuPlan {
     /// The angles of each distinct rope.
     ropes: Vec<(Arc<RopeTable>, Angles)>,
     pending: HashMap<StepId, PendingStep<KeptValues>>,
-    /// Memory of steps that were waited for, for the next ones.
-    spare: Vec<KeptValues>,
+    /// Steps that were waited for, and outputs that came back, whose memory the next ones use.
+    spare: Vec<PendingStep<KeptValues>>,
+    spare_outputs: Vec<StepOutput>,
+    /// Memory of what a step makes of its batch.
+    space: Space,
     /// Memory of draws.
     workspace: Workspace,
     interrupter: Interrupter,
@@ -67,6 +70,8 @@ impl CpuPlan {
             ropes: ropes(program),
             pending: HashMap::new(),
             spare: Vec::new(),
+            spare_outputs: Vec::new(),
+            space: Space::default(),
             workspace: Workspace::default(),
             interrupter: Interrupter::default(),
             program: program.clone(),
@@ -82,14 +87,15 @@ impl CpuPlan {
         batch.check(&self.program.state)?;
         self.check_limits(batch)?;
         let state = CpuState::ours(state, &self.program)?;
-        let resolved = resolve(batch, &state.steps)?;
+        let mut pending = self.spare.pop().unwrap_or_default();
+        pending.begin(batch, &state.steps)?;
         let step = self.machine.next_step();
-        let kept = self.forward(&resolved.batch, state, watch)?;
-        let output = answer(&self.program, &resolved.batch, &self.values)?;
-        state.steps.remember(StepMemory::new(step, batch, kept));
-        let mut values = self.spare.pop().unwrap_or_default();
-        values.keep(&self.program, &resolved.batch, &self.values);
-        self.pending.insert(step, PendingStep::new(resolved, values, output));
+        let kept = self.forward(pending.batch(), state, watch)?;
+        let space = self.spare_outputs.pop().unwrap_or_default();
+        pending.answer(&self.program, &self.values, space)?;
+        state.steps.remember(step, batch, kept);
+        pending.values.keep(&self.program, batch, &self.values);
+        self.pending.insert(step, pending);
         Ok(step)
     }
 
@@ -100,10 +106,10 @@ impl CpuPlan {
         state: &mut CpuState,
         watch: &mut Watch<'_, '_>,
     ) -> Result<Kept, DeviceError> {
-        let Self { machine, program, weights, values, ropes, interrupter, .. } = self;
+        let Self { machine, program, weights, values, ropes, interrupter, space, .. } = self;
         let started = Instant::now();
         machine.with_crew(|crew| {
-            let mut run = Run::new(program, weights, (batch, ropes), state, values, crew)?;
+            let mut run = Run::new(program, weights, (batch, ropes, space), state, values, crew)?;
             let nodes = &program.nodes[..program.sampling_start()];
             let mut place = 0;
             while place < nodes.len() {
@@ -178,20 +184,24 @@ impl Plan for CpuPlan {
         let state = CpuState::ours(state, &self.program)?;
         let pending = self.pending.get_mut(&step).ok_or_else(|| not_pending(step))?;
         let (program, workspace, histories) = (&self.program, &mut self.workspace, &mut state.histories);
-        let sampled = self.machine.with_crew(|crew| {
+        let memory = state.steps.get_mut(step)?;
+        self.machine.with_crew(|crew| {
             let mut drawer = Drawer { passes: crew, workspace };
-            pending.sample(program, rows, histories, &mut drawer)
-        })?;
-        state.steps.get_mut(step)?.sampled = Some(sampled);
-        Ok(())
+            let with = (&mut histories[..], &mut drawer);
+            memory.decide(|sampled| pending.sample(program, rows, with, sampled))
+        })
     }
 
     fn wait(&mut self, step: StepId) -> Result<StepOutput, DeviceError> {
         self.pending.get(&step).ok_or_else(|| not_pending(step))?.check_finished(step)?;
-        let pending = self.pending.remove(&step).expect("it was found above");
-        let (output, values) = pending.finish();
-        self.spare.push(values);
+        let mut finished = self.pending.remove(&step).expect("it was found above");
+        let output = finished.take_output();
+        self.spare.push(finished);
         Ok(output)
+    }
+
+    fn reuse(&mut self, output: StepOutput) {
+        self.spare_outputs.push(output);
     }
 
     fn interrupter(&self) -> Interrupter {

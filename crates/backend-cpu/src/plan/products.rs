@@ -3,7 +3,8 @@
 
 use super::run::{Inputs, Run, matrix, vector};
 use crate::kernels::expert_linear::{expert_linear, expert_linear_codes};
-use crate::kernels::linear::{Linear, linear, linear_codes};
+use crate::kernels::linear::{Linear, TOGETHER_MAX, linear, linear_codes};
+use crate::memory::Buffer;
 use crate::panels::Panels;
 use crate::weights::{Layout, Weight};
 use gannet_ops::{DeviceError, ExpertLinear, Node, Op, WeightId};
@@ -14,7 +15,7 @@ impl Run<'_, '_> {
     pub(super) fn together(&self, nodes: &[Node]) -> usize {
         let is_like_first =
             |node: &&Node| node.inputs == nodes[0].inputs && in_panels(self.weights, node).is_some();
-        nodes.iter().take_while(is_like_first).count().max(1)
+        nodes.iter().take(TOGETHER_MAX).take_while(is_like_first).count().max(1)
     }
 
     /// Runs what [`Run::together`] has counted.
@@ -35,18 +36,19 @@ impl Run<'_, '_> {
             return self.make(&nodes[0], |crew, inputs, out| linear(crew, inputs.x(0), rows, bias, out));
         }
         self.values.encode(self.crew, nodes[0].inputs[0]);
-        let mut buffers = Vec::with_capacity(nodes.len());
-        for node in nodes {
+        let mut buffers: [(Buffer, usize); TOGETHER_MAX] = Default::default();
+        for (node, buffer) in nodes.iter().zip(&mut buffers) {
             let id = node.outputs[0];
             let rows = self.rows_of(id, node);
-            buffers.push((self.values.take(id, rows)?, rows * self.values.of(id).width));
+            *buffer = (self.values.take(id, rows)?, rows * self.values.of(id).width);
         }
-        let mut linears = Vec::with_capacity(nodes.len());
-        for (node, (buffer, length)) in nodes.iter().zip(&mut buffers) {
+        let mut outs = buffers.iter_mut();
+        let linears: [Option<Linear<'_>>; TOGETHER_MAX] = std::array::from_fn(|place| {
+            let (node, (buffer, length)) = (nodes.get(place)?, outs.next()?);
             let (panels, bias) = in_panels(weights, node).expect("the nodes were counted by it");
             let bias = bias.map(|id| vector(weights, id));
-            linears.push(Linear { panels, bias, out: &mut buffer.as_mut_slice()[..*length] });
-        }
+            Some(Linear { panels, bias, out: &mut buffer.as_mut_slice()[..*length] })
+        });
         linear_codes(self.crew, self.values.codes(nodes[0].inputs[0]), linears);
         for (node, (buffer, _)) in nodes.iter().zip(buffers) {
             self.values.put(node.outputs[0], buffer);

@@ -3,7 +3,7 @@
 use super::is_same;
 use super::values::Values;
 use crate::backend::unknown;
-use crate::kernels::attention::{RowBlocks, row_blocks};
+use crate::kernels::attention::RowBlocks;
 use crate::kernels::embed::Source;
 use crate::kernels::pages::Sequence;
 use crate::kernels::product::activations::Activations;
@@ -38,6 +38,24 @@ pub(super) struct Run<'a, 'b> {
     /// The rows that attention works on together.
     pub(super) row_blocks: RowBlocks,
     pub(super) kept: Kept,
+    sources: Vec<Source>,
+    space: &'a mut Space,
+}
+
+/// Memory of what a step makes of its batch, for the next step.
+#[derive(Default)]
+pub(super) struct Space {
+    groups: Vec<Vec<Sequence<'static>>>,
+    sequence_of: Vec<u32>,
+    row_blocks: RowBlocks,
+    sources: Vec<Source>,
+}
+
+/// A list for sequences of another batch, in the memory of an emptied one.
+fn emptied<'b>(mut list: Vec<Sequence<'_>>) -> Vec<Sequence<'b>> {
+    list.clear();
+    // Nothing is mapped: a list that is turned into one of elements alike keeps its memory.
+    list.into_iter().map(|_| unreachable!("the list is empty")).collect()
 }
 
 /// What a node reads.
@@ -74,7 +92,7 @@ impl<'a, 'b> Run<'a, 'b> {
     pub(super) fn new(
         program: &'a Program,
         weights: &'a [Arc<Weight>],
-        (batch, ropes): (&'a Batch, &'a mut [(Arc<RopeTable>, Angles)]),
+        (batch, ropes, space): (&'a Batch, &'a mut [(Arc<RopeTable>, Angles)], &'a mut Space),
         state: &'a mut CpuState,
         values: &'a mut Values,
         crew: &'a mut Crew<'b>,
@@ -82,12 +100,31 @@ impl<'a, 'b> Run<'a, 'b> {
         for (table, angles) in ropes.iter_mut() {
             angles.fill(table, batch.rows.iter().map(|row| row.position));
         }
-        let groups: Vec<_> = (0..program.state.groups.len()).map(|group| sequences(batch, group)).collect();
-        let row_blocks = groups.first().map_or_else(RowBlocks::default, |sequences| row_blocks(sequences));
-        let sequence_of = batch.rows.iter().map(|row| row.sequence).collect();
-        let kept = Kept::default();
-        let mut run =
-            Self { weights, batch, state, values, crew, ropes, groups, sequence_of, row_blocks, kept };
+        let mut groups: Vec<Vec<Sequence<'a>>> = std::mem::take(&mut space.groups);
+        groups.resize_with(program.state.groups.len(), Vec::new);
+        for (group, list) in groups.iter_mut().enumerate() {
+            list.extend(sequences(batch, group));
+        }
+        let mut row_blocks = std::mem::take(&mut space.row_blocks);
+        row_blocks.fill(groups.first().map_or(&[], Vec::as_slice));
+        let mut sequence_of = std::mem::take(&mut space.sequence_of);
+        sequence_of.clear();
+        sequence_of.extend(batch.rows.iter().map(|row| row.sequence));
+        let (kept, sources) = (Kept::default(), std::mem::take(&mut space.sources));
+        let mut run = Self {
+            weights,
+            batch,
+            state,
+            values,
+            crew,
+            ropes,
+            groups,
+            sequence_of,
+            row_blocks,
+            kept,
+            sources,
+            space,
+        };
         for (kind, id) in &program.inputs {
             run.input(*kind, *id)?;
         }
@@ -96,7 +133,10 @@ impl<'a, 'b> Run<'a, 'b> {
 
     /// What the step leaves for later ones.
     pub(super) fn finish(self) -> Kept {
-        self.kept
+        let Self { groups, sequence_of, row_blocks, sources, space, kept, .. } = self;
+        let groups = groups.into_iter().map(emptied).collect();
+        *space = Space { groups, sequence_of, row_blocks, sources };
+        kept
     }
 
     /// Runs one node.
@@ -253,7 +293,8 @@ impl<'a, 'b> Run<'a, 'b> {
         let vocabulary = matrix.rows;
         let vectors = node.inputs.get(1).map(|id| self.values.numbers(*id).chunks_exact(matrix.columns));
         let mut vectors = vectors.into_iter().flatten();
-        let mut sources = Vec::with_capacity(self.batch.rows.len());
+        let mut sources = std::mem::take(&mut self.sources);
+        sources.clear();
         for (row, id) in self.values.ids(node.inputs[0]).iter().enumerate() {
             let vector = vectors.next();
             sources.push(match (id, vector) {
@@ -268,7 +309,9 @@ impl<'a, 'b> Run<'a, 'b> {
         self.make(node, |crew, inputs, out| {
             let vectors = if inputs.count() > 1 { inputs.x(1) } else { &[] };
             kernels::embed::embed(crew, &sources, vectors, matrix, out);
-        })
+        })?;
+        self.sources = sources;
+        Ok(())
     }
 
     fn rope(&mut self, rope: &Rope, node: &Node) -> Result<(), DeviceError> {
@@ -393,8 +436,8 @@ fn compute(op: &Op, weights: &[Arc<Weight>], crew: &mut Crew<'_>, inputs: &Input
 }
 
 /// The sequences of a batch with their pages of one group.
-fn sequences(batch: &Batch, group: usize) -> Vec<Sequence<'_>> {
-    let sequence = |part: &gannet_ops::SequenceRows| {
+fn sequences(batch: &Batch, group: usize) -> impl Iterator<Item = Sequence<'_>> {
+    batch.sequences.iter().map(move |part| {
         let table = &part.tables[group];
         Sequence {
             rows: usize_range(&part.rows),
@@ -402,8 +445,7 @@ fn sequences(batch: &Batch, group: usize) -> Vec<Sequence<'_>> {
             released: table.released as usize,
             pages: &batch.pages[usize_range(&table.pages)],
         }
-    };
-    batch.sequences.iter().map(sequence).collect()
+    })
 }
 
 fn usize_range(range: &Range<u32>) -> Range<usize> {

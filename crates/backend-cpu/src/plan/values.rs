@@ -70,11 +70,6 @@ impl Values {
         &self.codes.1
     }
 
-    /// A value of ids.
-    pub(super) fn ids_mut(&mut self, id: ValueId) -> &mut Vec<Option<u32>> {
-        &mut self.ids[id.0 as usize]
-    }
-
     /// Takes a value's buffer out, to be written while others are read; it has room for so many rows.
     pub(super) fn take(&mut self, id: ValueId, rows: usize) -> Result<Buffer, DeviceError> {
         self.rows[id.0 as usize] = rows;
@@ -124,8 +119,8 @@ impl StepValues for Values {
         &self.ids[value.0 as usize]
     }
 
-    fn keep_ids(&mut self, value: ValueId, ids: Vec<Option<u32>>) {
-        self.ids[value.0 as usize] = ids;
+    fn ids_mut(&mut self, value: ValueId) -> &mut Vec<Option<u32>> {
+        &mut self.ids[value.0 as usize]
     }
 }
 
@@ -139,7 +134,7 @@ pub(super) struct KeptValues {
 impl KeptValues {
     /// Keeps what the nodes from [`Program::sampling_start`] on read, and what the program returns of ids.
     pub(super) fn keep(&mut self, program: &Program, batch: &Batch, values: &Values) {
-        self.ids.clear();
+        self.ids.iter_mut().for_each(|(_, ids)| ids.clear());
         let is_drawn = batch.outputs.iter().any(|output| output.want.token || output.want.logprobs.is_some());
         let mut kept = 0;
         let is_ids = |id: &ValueId| values.of(*id).element == Element::Id;
@@ -147,7 +142,7 @@ impl KeptValues {
         let later = program.nodes[program.sampling_start()..].iter();
         for id in later.flat_map(|node: &Node| node.inputs.iter().copied()).chain(returned) {
             match values.of(id).element {
-                Element::Id => self.keep_ids(id, values.ids(id).to_vec()),
+                Element::Id => self.ids_mut(id).clone_from(&values.ids[id.0 as usize]),
                 Element::F32 if is_drawn && !self.numbers[..kept].iter().any(|(known, ..)| *known == id) => {
                     self.keep_numbers(kept, id, values);
                     kept += 1;
@@ -181,8 +176,12 @@ impl StepValues for KeptValues {
         self.ids.iter().find(|(id, _)| *id == value).map_or(&[], |(_, ids)| ids)
     }
 
-    fn keep_ids(&mut self, value: ValueId, ids: Vec<Option<u32>>) {
-        self.ids.retain(|(id, _)| *id != value);
-        self.ids.push((value, ids));
+    fn ids_mut(&mut self, value: ValueId) -> &mut Vec<Option<u32>> {
+        let known = self.ids.iter().position(|(id, _)| *id == value);
+        let place = known.unwrap_or_else(|| {
+            self.ids.push((value, Vec::new()));
+            self.ids.len() - 1
+        });
+        &mut self.ids[place].1
     }
 }

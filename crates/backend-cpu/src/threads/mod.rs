@@ -260,11 +260,12 @@ mod tests {
         });
         assert!((0..70).all(|i| out[i] == i / 10 + 1 + 100 * (i % 10)));
         let mut other = vec![0usize; 7 * 4];
-        turn.columns_of_each(&mut [(&mut out, 10), (&mut other, 4)], 3, |number, mut columns| {
+        let both = [Some((&mut out[..], 10)), None, Some((&mut other[..], 4))];
+        turn.columns_of_each(both, 3, |number, mut columns| {
             for row in 0..7 {
                 let first = columns.range().start;
                 let numbers = columns.row(row).iter_mut().enumerate();
-                numbers.for_each(|(i, x)| *x = 1000 * (number + 1) + 10 * row + first + i);
+                numbers.for_each(|(i, x)| *x = 1000 * (number / 2 + 1) + 10 * row + first + i);
             }
         });
         assert!((0..70).all(|i| out[i] == 1000 + i / 10 * 10 + i % 10));

@@ -79,25 +79,25 @@ impl Turn<'_> {
     }
 
     /// As [`Turn::columns`] for several buffers at once, each with its width; `work` hears which one.
-    pub(crate) fn columns_of_each<T: Send>(
+    pub(crate) fn columns_of_each<T: Send, const N: usize>(
         &mut self,
-        outs: &mut [(&mut [T], usize)],
+        outs: [Option<(&mut [T], usize)>; N],
         step: usize,
         work: impl Fn(usize, Columns<'_, T>) + Sync,
     ) {
         // (buffer, width, rows, parts up to its last)
-        let mut buffers = Vec::with_capacity(outs.len());
         let mut parts = 0;
-        for (out, width) in outs.iter_mut() {
-            let width = *width;
+        let buffers = outs.map(|out| {
+            let (out, width) = out?;
             assert!(width > 0 && step > 0 && out.len().is_multiple_of(width), "the buffer holds whole rows");
             parts += width.div_ceil(step);
             let rows = out.len() / width;
-            buffers.push((Shared::new(out), width, rows, parts));
-        }
+            Some((Shared::new(out), width, rows, parts))
+        });
         self.each_member(parts, |_, part| {
-            let number = buffers.iter().position(|(.., end)| part < *end).expect("the last ends with all");
-            let (out, width, rows, end) = &buffers[number];
+            let mut there = buffers.iter().enumerate().filter_map(|(number, it)| Some((number, it.as_ref()?)));
+            let found = there.find(|(_, (.., end))| part < *end);
+            let (number, (out, width, rows, end)) = found.expect("the last ends with all");
             let start = (part + width.div_ceil(step) - end) * step;
             let range = start..(start + step).min(*width);
             work(number, Columns { out, width: *width, rows: 0..*rows, range });

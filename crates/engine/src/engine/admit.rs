@@ -57,12 +57,14 @@ impl Engine {
             return Ok(false);
         }
         let (prompt, generated) = waiting.tokens.split_at(waiting.prompt_tokens());
+        let more = waiting.tokens_to_come(self.runner.context);
         if waiting.goal.is_none() {
-            let history = History::new(prompt, generated).with_running(waiting.running);
+            let history = History::new(prompt, generated).with_running(waiting.running).with_room(more);
             device.start_history(SamplerSlot(slot), history)?;
         }
         let mut sequence = self.queue.take(place);
         self.free_slots.pop();
+        sequence.tokens.reserve_exact(more);
         sequence.clock.starts_running();
         (sequence.scheduled, sequence.computed) = (hit.reused, hit.reused);
         sequence.checkpoints = if self.state.is_recurrent() && !is_whole {

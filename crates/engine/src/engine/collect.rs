@@ -22,15 +22,19 @@ impl Engine {
     pub(super) fn collect(&mut self) -> Result<(), DeviceError> {
         let Some(flight) = self.in_flight.pop_front() else { return Ok(()) };
         let mut lap = Lap::start();
-        let output = self.runner.wait(flight.step)?;
+        let mut output = self.runner.wait(flight.step)?;
         lap.ends(&mut self.phases.run);
         self.measure(&flight);
-        let mut results = output.outputs.into_iter();
+        let mut results = output.outputs.drain(..);
         for (part, bank) in flight.plan.parts.iter().zip(&flight.banks) {
             let scores = results.by_ref().take(part.scores.len()).collect();
             let result = if part.draws { results.next() } else { None };
             self.commit(part, *bank, Found { scores, result })?;
         }
+        drop(results);
+        self.runner.plan.reuse(output);
+        self.planner.reuse(flight.plan);
+        self.spare_banks.push(flight.banks);
         lap.ends(&mut self.phases.commit);
         self.draw_waiting()
     }

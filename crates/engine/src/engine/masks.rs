@@ -43,7 +43,10 @@ impl Engine {
             match self.runner.sample(step, &draws) {
                 // A request was cancelled; the others of the step go on.
                 Err(DeviceError::Interrupted) => {}
-                sampled => return sampled,
+                sampled => {
+                    self.spare_draws.push(draws);
+                    return sampled;
+                }
             }
         }
     }

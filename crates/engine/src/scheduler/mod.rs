@@ -67,21 +67,49 @@ impl fmt::Display for StepPlan {
     }
 }
 
-/// Shares `rows` rows among the running sequences.
-pub(crate) fn plan(running: &[Running], rows: usize, context: usize) -> StepPlan {
-    let mut left = rows;
-    let mut shares = vec![0; running.len()];
-    let pending: Vec<usize> = running.iter().map(|running| running.sequence.pending(context)).collect();
-    let (decoding, prompts): (Vec<usize>, Vec<usize>) =
-        (0..running.len()).filter(|at| pending[*at] > 0).partition(|at| running[*at].sequence.is_decoding());
-    for at in decoding {
-        shares[at] = pending[at].min(left);
-        left -= shares[at];
+/// Plans steps, each in the memory of the one before.
+#[derive(Default)]
+pub(crate) struct Planner {
+    /// Rows that each running sequence could have, and those that it gets.
+    pending: Vec<usize>,
+    shares: Vec<usize>,
+    /// Places of the prompts among the running sequences.
+    prompts: Vec<usize>,
+    /// Parts of an earlier step, emptied.
+    spare: Vec<Vec<Part>>,
+}
+
+impl Planner {
+    /// Shares `rows` rows among the running sequences.
+    pub(crate) fn plan(&mut self, running: &[Running], rows: usize, context: usize) -> StepPlan {
+        let Self { pending, shares, prompts, spare } = self;
+        let mut left = rows;
+        pending.clear();
+        pending.extend(running.iter().map(|running| running.sequence.pending(context)));
+        shares.clear();
+        shares.resize(running.len(), 0);
+        prompts.clear();
+        for (at, pending) in pending.iter().enumerate().filter(|(_, pending)| **pending > 0) {
+            if running[at].sequence.is_decoding() {
+                shares[at] = (*pending).min(left);
+                left -= shares[at];
+            } else {
+                prompts.push(at);
+            }
+        }
+        share_among_prompts(running, pending, prompts, left, shares);
+        let mut scores = SCORED_ROWS;
+        let part = |(running, share): (&Running, &usize)| part_of(&running.sequence, *share, &mut scores);
+        let mut parts = spare.pop().unwrap_or_default();
+        parts.extend(running.iter().zip(&*shares).filter_map(part));
+        StepPlan { parts }
     }
-    share_among_prompts(running, &pending, &prompts, left, &mut shares);
-    let mut scores = SCORED_ROWS;
-    let part = |(running, share): (&Running, &usize)| part_of(&running.sequence, *share, &mut scores);
-    StepPlan { parts: running.iter().zip(&shares).filter_map(part).collect() }
+
+    /// Takes a plan's memory for the next one.
+    pub(crate) fn reuse(&mut self, StepPlan { mut parts }: StepPlan) {
+        parts.clear();
+        self.spare.push(parts);
+    }
 }
 
 /// Whole prompts alone, in the order in which they started, as many as `rows` rows hold. The first goes even where it is
@@ -106,22 +134,21 @@ pub(crate) fn plan_whole(running: &[Running], rows: usize, context: usize) -> St
 fn share_among_prompts(
     running: &[Running],
     pending: &[usize],
-    prompts: &[usize],
+    prompts: &mut [usize],
     mut left: usize,
     shares: &mut [usize],
 ) {
     let even = (left / 4).div_ceil(prompts.len().max(1));
-    for &at in prompts {
+    for &at in &*prompts {
         shares[at] = pending[at].min(even).min(left);
         left -= shares[at];
     }
-    let mut order = prompts.to_vec();
     let key = |at: &usize| {
         let is_old = running[*at].sequence.clock.running_for() > PROMPT_AGE_LIMIT;
         (!is_old, if is_old { 0 } else { pending[*at] }, running[*at].sequence.id)
     };
-    order.sort_by_key(key);
-    for at in order {
+    prompts.sort_unstable_by_key(key);
+    for &at in &*prompts {
         let more = (pending[at] - shares[at]).min(left);
         shares[at] += more;
         left -= more;

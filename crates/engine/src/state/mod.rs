@@ -393,31 +393,25 @@ impl StateManager {
     }
 
     /// Checks all invariants against the sequences that hold pages; panics where one doesn't hold.
-    pub(crate) fn check<'a>(&self, holders: impl Iterator<Item = &'a SequenceState>) {
+    pub(crate) fn check<'a>(&mut self, holders: impl Iterator<Item = &'a SequenceState> + Clone) {
         self.tree.check();
-        let mut held: Vec<Vec<PageId>> =
-            (0..self.groups.len()).map(|group| self.tree.pages(group).collect()).collect();
-        for holder in holders {
-            for (all, group) in held.iter_mut().zip(&holder.groups) {
-                all.extend_from_slice(&group.pages);
-            }
-        }
-        for (group, held) in self.groups.iter().zip(held) {
-            group.pool.check(held.into_iter());
+        for (number, group) in self.groups.iter_mut().enumerate() {
+            let held = holders.clone().flat_map(|holder| &holder.groups[number].pages);
+            group.pool.check(self.tree.pages(number).chain(held.copied()));
         }
         assert!(self.tree.snapshots() <= self.snapshots, "snapshots stay within their budget");
     }
 }
 
 impl SequenceState {
-    /// Appends the sequence's pages to a batch's list and returns a table a group.
-    pub(crate) fn tables(&self, pages: &mut Vec<PageId>) -> Vec<PageTable> {
+    /// Appends the sequence's pages to a batch's list, and a table a group to its tables.
+    pub(crate) fn tables(&self, pages: &mut Vec<PageId>, tables: &mut Vec<PageTable>) {
         let mut table = |group: &GroupPages| {
             let start = pages.len() as u32;
             pages.extend_from_slice(&group.pages);
             PageTable { released: group.released as u32, pages: start..pages.len() as u32 }
         };
-        self.groups.iter().map(&mut table).collect()
+        tables.extend(self.groups.iter().map(&mut table));
     }
 
     /// The banks that the next step reads and writes.

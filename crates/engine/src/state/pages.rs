@@ -8,11 +8,14 @@ pub(crate) struct PagePool {
     holders: Vec<u32>,
     /// The last one is taken next, so that a page that was just used is used again.
     free: Vec<PageId>,
+    /// Memory of checks.
+    counted: Vec<u32>,
 }
 
 impl PagePool {
     pub(crate) fn new(total: u32) -> Self {
-        Self { holders: vec![0; total as usize], free: (0..total).rev().map(PageId).collect() }
+        let (holders, free) = (vec![0; total as usize], (0..total).rev().map(PageId).collect());
+        Self { holders, free, counted: Vec::new() }
     }
 
     pub(crate) fn total(&self) -> usize {
@@ -52,16 +55,19 @@ impl PagePool {
     }
 
     /// Panics unless each page is held as often as it occurs in `held`, and the others are free.
-    pub(crate) fn check(&self, held: impl Iterator<Item = PageId>) {
-        let mut counted = vec![0; self.holders.len()];
+    pub(crate) fn check(&mut self, held: impl Iterator<Item = PageId>) {
+        let Self { holders, free, counted } = self;
+        counted.clear();
+        counted.resize(holders.len(), 0);
         for page in held {
             counted[page.0 as usize] += 1;
         }
-        assert_eq!(counted, self.holders, "each page is held as often as sequences and tree refer to it");
-        let mut free = self.free.clone();
-        free.sort_unstable();
-        let unheld =
-            (0..self.holders.len()).filter(|page| counted[*page] == 0).map(|page| PageId(page as u32));
-        assert!(free.into_iter().eq(unheld), "each page that nobody holds is free, once");
+        assert_eq!(counted, holders, "each page is held as often as sequences and tree refer to it");
+        for page in &*free {
+            let count = &mut counted[page.0 as usize];
+            assert_eq!(*count, 0, "a free page is held by nobody and is free once");
+            *count = 1;
+        }
+        assert!(!counted.contains(&0), "each page that nobody holds is free");
     }
 }

@@ -7,7 +7,7 @@ use super::values::Made;
 use super::weights::{Weight, ours};
 use crate::sampling::passes::PlainPasses;
 use crate::sampling::{Drawer, Workspace};
-use crate::step::{PendingStep, StepMemory, StepValues, answer, resolve};
+use crate::step::{PendingStep, StepValues};
 use crate::{
     Batch, DeviceError, Interrupter, Node, NodeObserver, NodeTime, Plan, Program, SampleRows, State, StepId,
     StepOutput, ValueId, Weights, verify,
@@ -31,7 +31,7 @@ pub struct ReferencePlan {
 }
 
 /// The values of a step, by their ids.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Values(Vec<Option<Made>>);
 
 impl ReferencePlan {
@@ -60,10 +60,11 @@ impl ReferencePlan {
     ) -> Result<StepId, DeviceError> {
         batch.check(&self.program.state)?;
         let state = ReferenceState::ours(state, &self.program)?;
-        let resolved = resolve(batch, &state.steps)?;
-        let (program, weights, batch) = (&self.program, &self.weights[..], &resolved.batch);
+        let mut pending = PendingStep::<Values>::default();
+        pending.begin(batch, &state.steps)?;
+        let (program, weights, known) = (&self.program, &self.weights[..], pending.batch());
         let values = vec![None; program.values.len()];
-        let mut run = Run { program, weights, batch, state, values, kept: KeptRows::default() };
+        let mut run = Run { program, weights, batch: known, state: &mut *state, values, kept: KeptRows::default() };
         run.inputs()?;
         for (place, node) in program.nodes[..program.sampling_start()].iter().enumerate() {
             self.check_interrupt()?;
@@ -71,12 +72,13 @@ impl ReferencePlan {
             show(place, node, &run.values, observe);
             self.drop_read(place, &mut run.values);
         }
-        let Run { values, kept, state, .. } = run;
+        let Run { values, kept, .. } = run;
         let values = Values(values);
-        let output = answer(program, batch, &values)?;
+        pending.answer(program, &values, StepOutput::default())?;
+        pending.values = values;
         let step = StepId(self.steps.fetch_add(1, Ordering::Relaxed));
-        state.steps.remember(StepMemory::new(step, batch, kept));
-        self.pending.insert(step, PendingStep::new(resolved, values, output));
+        state.steps.remember(step, batch, kept);
+        self.pending.insert(step, pending);
         Ok(step)
     }
 
@@ -130,15 +132,14 @@ impl Plan for ReferencePlan {
         let pending = self.pending.get_mut(&step).ok_or_else(|| not_pending(step))?;
         let (passes, workspace) = (&mut PlainPasses, &mut self.workspace);
         let mut drawer = Drawer { passes, workspace };
-        let sampled = pending.sample(&self.program, rows, &mut state.histories, &mut drawer)?;
-        state.steps.get_mut(step)?.sampled = Some(sampled);
-        Ok(())
+        let (program, with) = (&self.program, (&mut state.histories[..], &mut drawer));
+        state.steps.get_mut(step)?.decide(|sampled| pending.sample(program, rows, with, sampled))
     }
 
     fn wait(&mut self, step: StepId) -> Result<StepOutput, DeviceError> {
         self.pending.get(&step).ok_or_else(|| not_pending(step))?.check_finished(step)?;
-        let finished = self.pending.remove(&step).expect("it was found above");
-        Ok(finished.finish().0)
+        let mut finished = self.pending.remove(&step).expect("it was found above");
+        Ok(finished.take_output())
     }
 
     fn interrupter(&self) -> Interrupter {
@@ -155,8 +156,11 @@ impl StepValues for Values {
         self.made(value).ids()
     }
 
-    fn keep_ids(&mut self, value: ValueId, ids: Vec<Option<u32>>) {
-        self.0[value.0 as usize] = Some(Made::Ids(ids));
+    fn ids_mut(&mut self, value: ValueId) -> &mut Vec<Option<u32>> {
+        match self.0[value.0 as usize].insert(Made::Ids(Vec::new())) {
+            Made::Ids(ids) => ids,
+            Made::Numbers(_) => unreachable!("ids were put here"),
+        }
     }
 }
 

@@ -30,6 +30,13 @@ impl History {
         Self { running, ..self }
     }
 
+    /// With room for so many more tokens, so that adding them takes no memory.
+    pub fn with_room(mut self, tokens: usize) -> Self {
+        self.tokens.reserve_exact(tokens);
+        self.generated.reserve_exact(tokens);
+        self
+    }
+
     /// Adds a generated token.
     pub fn push(&mut self, token: TokenId) {
         self.tokens.push(token);

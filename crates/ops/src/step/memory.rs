@@ -20,8 +20,9 @@ pub struct StepMemory<K> {
     rows: Vec<u32>,
     /// What the backend keeps.
     pub kept: K,
-    /// What sampling decided, once it has.
-    pub sampled: Option<Sampled>,
+    // What sampling decided, once it has.
+    sampled: Sampled,
+    is_sampled: bool,
 }
 
 /// What sampling decided.
@@ -34,10 +35,14 @@ pub struct Sampled {
 }
 
 impl<K> StepMemory<K> {
-    /// The memory of a step over a batch.
-    pub fn new(id: StepId, batch: &Batch, kept: K) -> Self {
-        let rows = batch.sequences.iter().map(|sequence| sequence.rows.len() as u32).collect();
-        Self { id, rows, kept, sampled: None }
+    /// Lets `sample` say what sampling decided, in the memory of an earlier step's.
+    pub fn decide(
+        &mut self,
+        sample: impl FnOnce(&mut Sampled) -> Result<(), DeviceError>,
+    ) -> Result<(), DeviceError> {
+        sample(&mut self.sampled)?;
+        self.is_sampled = true;
+        Ok(())
     }
 
     /// Checks how many rows of each sequence are said to stand.
@@ -62,11 +67,18 @@ impl<K> Default for Steps<K> {
 }
 
 impl<K> Steps<K> {
-    /// Remembers a step, and returns the one that is forgotten for it.
-    pub fn remember(&mut self, step: StepMemory<K>) -> Option<K> {
+    /// Remembers a step over a batch, and returns what was kept of the one that is forgotten for it, whose memory it
+    /// takes over.
+    pub fn remember(&mut self, id: StepId, batch: &Batch, kept: K) -> Option<K> {
         let forgotten = if self.last.len() == STEPS_REMEMBERED { self.last.pop_front() } else { None };
-        self.last.push_back(step);
-        forgotten.map(|step| step.kept)
+        let (mut rows, sampled, forgotten) = match forgotten {
+            Some(StepMemory { rows, sampled, kept, .. }) => (rows, sampled, Some(kept)),
+            None => (Vec::new(), Sampled::default(), None),
+        };
+        rows.clear();
+        rows.extend(batch.sequences.iter().map(|sequence| sequence.rows.len() as u32));
+        self.last.push_back(StepMemory { id, rows, kept, sampled, is_sampled: false });
+        forgotten
     }
 
     /// A step that is remembered.
@@ -92,7 +104,9 @@ impl<K> Steps<K> {
     }
 
     fn sampled(&self, id: StepId) -> Result<&Sampled, DeviceError> {
-        self.get(id)?.sampled.as_ref().ok_or_else(|| unknown("step", id.0, "it was not sampled yet"))
+        let memory = self.get(id)?;
+        let sampled = memory.is_sampled.then_some(&memory.sampled);
+        sampled.ok_or_else(|| unknown("step", id.0, "it was not sampled yet"))
     }
 }
 

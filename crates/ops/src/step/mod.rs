@@ -1,8 +1,8 @@
 //! What every backend does on the host around a step: naming what earlier steps found, drawing, confirming
 //! drafts.
 //!
-//! A backend keeps a [`Steps`] in its state, [`resolve`]s a batch against it, runs the program's nodes up to
-//! [`crate::Program::sampling_start`], and hands the values that sampling reads to a [`PendingStep`], which
+//! A backend keeps a [`Steps`] in its state, begins a [`PendingStep`] with a batch and it, runs the program's nodes up to
+//! [`crate::Program::sampling_start`], and leaves the values that sampling reads to the step, which
 //! runs the other nodes when the parameters of the draws come. So the meaning of a batch is written once.
 //!
 //! Knows no kernel and no memory of a device.
@@ -13,8 +13,8 @@ mod resolve;
 mod sample;
 
 pub use memory::{Sampled, StepMemory, Steps};
-pub use pending::{PendingStep, StepValues, answer, map_ids};
-pub use resolve::{Resolved, resolve};
+pub use pending::{PendingStep, StepValues, map_ids};
+pub use resolve::Resolved;
 pub use sample::{accept, sample};
 
 use crate::DeviceError;

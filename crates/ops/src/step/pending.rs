@@ -1,7 +1,7 @@
 //! A step that was submitted and not waited for: what it answers, and the nodes that wait for the draws.
 
-use super::{Resolved, Sampled, accept, sample, unknown};
-use crate::sampling::{Draw, Drawer, History, SampleRow, logprobs};
+use super::{Resolved, Sampled, Steps, accept, sample, unknown};
+use crate::sampling::{Draw, Drawer, History, logprobs};
 use crate::{
     Batch, DeviceError, Node, Op, OutputKind, OutputResult, Program, SampleRows, StepId, StepOutput, TokenId,
     ValueId,
@@ -15,54 +15,77 @@ pub trait StepValues {
     /// A value of ids; a row without one carries an embedding or was not sampled.
     fn ids(&self, value: ValueId) -> &[Option<u32>];
 
-    /// Keeps a value of ids that sampling made.
-    fn keep_ids(&mut self, value: ValueId, ids: Vec<Option<u32>>);
+    /// A value of ids that sampling makes, to be filled.
+    fn ids_mut(&mut self, value: ValueId) -> &mut Vec<Option<u32>>;
 }
 
-/// A step between its forward pass and the moment when it is waited for.
-#[derive(Debug)]
+/// A step between its submission and the moment when it is waited for. One that was waited for serves a later step, with
+/// its memory.
+#[derive(Debug, Default)]
 pub struct PendingStep<V> {
     resolved: Resolved,
-    values: V,
+    /// What sampling reads.
+    pub values: V,
     output: StepOutput,
+    draws: Vec<Option<Draw>>,
+    standing: Vec<u32>,
     is_sampled: bool,
 }
 
 impl<V: StepValues> PendingStep<V> {
-    /// A step whose forward pass has run; `output` is its [`answer`].
-    pub fn new(resolved: Resolved, values: V, output: StepOutput) -> Self {
-        Self { resolved, values, output, is_sampled: false }
+    /// Begins with a batch, made known against earlier steps over this state.
+    pub fn begin<K>(&mut self, batch: &Batch, steps: &Steps<K>) -> Result<(), DeviceError> {
+        self.is_sampled = false;
+        self.resolved.fill(batch, steps)
     }
 
-    /// Runs the nodes from [`Program::sampling_start`] on.
+    /// The batch, all known.
+    pub fn batch(&self) -> &Batch {
+        &self.resolved.batch
+    }
+
+    /// Says, after the forward pass, what is asked for and known before sampling. `space` is memory for it.
+    pub fn answer(
+        &mut self,
+        program: &Program,
+        values: &dyn StepValues,
+        space: StepOutput,
+    ) -> Result<(), DeviceError> {
+        self.output = space;
+        answer(program, &self.resolved.batch, values, &mut self.output)
+    }
+
+    /// Runs the nodes from [`Program::sampling_start`] on, and says what they decided.
     pub fn sample(
         &mut self,
         program: &Program,
         rows: &SampleRows,
-        histories: &mut [History],
-        drawer: &mut Drawer<'_>,
-    ) -> Result<Sampled, DeviceError> {
-        let rows = self.resolved.moved(&rows.rows)?;
-        let mut sampled =
-            Sampled { tokens: Vec::new(), rejected: vec![0; self.resolved.batch.sequences.len()] };
+        (histories, drawer): (&mut [History], &mut Drawer<'_>),
+        sampled: &mut Sampled,
+    ) -> Result<(), DeviceError> {
+        sampled.rejected.clear();
+        sampled.rejected.resize(self.resolved.batch.sequences.len(), 0);
+        sampled.tokens.clear();
         for node in &program.nodes[program.sampling_start()..] {
-            let made = self.node(node, &rows, histories, drawer)?;
+            self.node(node, rows, (histories, drawer))?;
             if node.op == Op::Accept {
-                sampled.rejected = self.rejected(&made);
+                let sequences = self.resolved.batch.sequences.iter().zip(&self.standing);
+                let rejected = sequences.map(|(sequence, standing)| sequence.rows.len() as u32 - standing);
+                sampled.rejected.clear();
+                sampled.rejected.extend(rejected);
             }
-            self.values.keep_ids(node.outputs[0], made);
         }
         if let Some(tokens) = program.output(OutputKind::Tokens) {
-            sampled.tokens = self.values.ids(tokens).iter().map(|id| id.map(TokenId)).collect();
+            sampled.tokens.extend(self.values.ids(tokens).iter().map(|id| id.map(TokenId)));
         }
         if let Some(accepted) = program.output(OutputKind::Accepted) {
-            self.output.accepted = self.values.ids(accepted).iter().flatten().copied().collect();
+            self.output.accepted.extend(self.values.ids(accepted).iter().flatten());
         }
         for (result, token) in self.output.outputs.iter_mut().zip(&sampled.tokens) {
             result.token = *token;
         }
         self.is_sampled = true;
-        Ok(sampled)
+        Ok(())
     }
 
     /// An error as long as an output waits for its token.
@@ -73,32 +96,35 @@ impl<V: StepValues> PendingStep<V> {
         Ok(())
     }
 
-    /// What the step found, and its values for reuse.
-    pub fn finish(self) -> (StepOutput, V) {
-        (self.output, self.values)
+    /// Takes out what the step found.
+    pub fn take_output(&mut self) -> StepOutput {
+        std::mem::take(&mut self.output)
     }
 
     fn node(
         &mut self,
         node: &Node,
-        rows: &[SampleRow],
-        histories: &mut [History],
-        drawer: &mut Drawer<'_>,
-    ) -> Result<Vec<Option<u32>>, DeviceError> {
-        let input = node.inputs[0];
+        rows: &SampleRows,
+        (histories, drawer): (&mut [History], &mut Drawer<'_>),
+    ) -> Result<(), DeviceError> {
+        let (input, made) = (node.inputs[0], node.outputs[0]);
         if let Op::MapIds { table } = &node.op {
-            return map_ids(self.values.ids(input), table);
+            let mapped = map_ids(self.values.ids(input), table)?;
+            *self.values.ids_mut(made) = mapped;
+            return Ok(());
         }
-        let batch = &self.resolved.batch;
         if node.op == Op::Accept {
-            let standing = accept(self.values.ids(input), batch);
-            return Ok(standing.into_iter().map(Some).collect());
+            accept(self.values.ids(input), &self.resolved.batch, &mut self.standing);
+            replace(self.values.ids_mut(made), self.standing.iter().copied().map(Some));
+            return Ok(());
         }
-        let values = &self.values;
-        let draws = sample(&|output| values.row(input, output), batch, rows, histories, drawer)?;
+        let rows = self.resolved.moved(&rows.rows)?;
+        let (batch, values) = (&self.resolved.batch, &self.values);
+        let logits = |output| values.row(input, output);
+        sample(&logits, batch, &rows, histories, (drawer, &mut self.draws))?;
         let token = |draw: &Option<Draw>| draw.and_then(|draw| draw.token);
         for (number, result) in self.output.outputs.iter_mut().enumerate() {
-            let draw = draws[number];
+            let draw = self.draws[number];
             result.not_finite |= draw.is_some_and(|draw| draw.not_finite);
             result.running = draw.and_then(|draw| draw.running);
             let want = batch.outputs[number].want;
@@ -106,14 +132,16 @@ impl<V: StepValues> PendingStep<V> {
             result.logprobs = drawer.logprobs(values.row(input, number), token(&draw).or(want.scored), top);
             result.not_finite |= result.logprobs.is_none();
         }
-        Ok(draws.iter().map(|draw| token(draw).map(|token| token.0)).collect())
+        let ids = self.draws.iter().map(|draw| token(draw).map(|token| token.0));
+        replace(self.values.ids_mut(made), ids);
+        Ok(())
     }
+}
 
-    /// Drafts of each sequence that don't stand.
-    fn rejected(&self, standing: &[Option<u32>]) -> Vec<u32> {
-        let sequences = self.resolved.batch.sequences.iter().zip(standing);
-        sequences.map(|(sequence, standing)| sequence.rows.len() as u32 - standing.unwrap_or(0)).collect()
-    }
+/// Fills a list anew, in its memory.
+fn replace(list: &mut Vec<Option<u32>>, ids: impl Iterator<Item = Option<u32>>) {
+    list.clear();
+    list.extend(ids);
 }
 
 /// The target's id for each id of a drafter.
@@ -123,10 +151,17 @@ pub fn map_ids(ids: &[Option<u32>], table: &[u32]) -> Result<Vec<Option<u32>>, D
     ids.iter().map(|id| id.map(map).transpose()).collect()
 }
 
-/// What is asked for and known before sampling.
-pub fn answer(program: &Program, batch: &Batch, values: &dyn StepValues) -> Result<StepOutput, DeviceError> {
+/// Fills `answer` with what is asked for and known before sampling.
+fn answer(
+    program: &Program,
+    batch: &Batch,
+    values: &dyn StepValues,
+    answer: &mut StepOutput,
+) -> Result<(), DeviceError> {
+    let StepOutput { outputs, accepted } = answer;
+    outputs.clear();
+    accepted.clear();
     let logits = program.output(OutputKind::Logits).or_else(|| sampled_logits(program));
-    let mut outputs = Vec::new();
     // Where tokens are drawn, log-probabilities come with them.
     let is_drawn = batch.outputs.iter().any(|output| output.want.token);
     for (number, asked) in batch.outputs.iter().enumerate() {
@@ -156,7 +191,7 @@ pub fn answer(program: &Program, batch: &Batch, values: &dyn StepValues) -> Resu
             pooled,
         });
     }
-    Ok(StepOutput { outputs, accepted: Vec::new() })
+    Ok(())
 }
 
 fn not_returned(program: &Program, output: usize) -> DeviceError {

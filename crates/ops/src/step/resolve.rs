@@ -4,9 +4,10 @@
 use super::{Steps, unknown};
 use crate::sampling::SampleRow;
 use crate::{Batch, DeviceError, Length, StepId, TokenSource};
+use std::borrow::Cow;
 
 /// A batch in which every token and every length is known.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Resolved {
     /// The batch.
     pub batch: Batch,
@@ -16,41 +17,46 @@ pub struct Resolved {
 
 impl Resolved {
     /// How to draw each token, each index moved down with its sequence.
-    pub fn moved(&self, rows: &[SampleRow]) -> Result<Vec<SampleRow>, DeviceError> {
-        let outputs: Vec<_> = self.batch.outputs.iter().filter(|output| output.want.token).collect();
-        if rows.len() != outputs.len() {
-            let reason = format!("{} outputs want a token, {} rows say how", outputs.len(), rows.len());
-            return Err(unknown("row of sampling parameters", rows.len().min(outputs.len()) as u64, reason));
+    pub fn moved<'a>(&self, rows: &'a [SampleRow]) -> Result<Cow<'a, [SampleRow]>, DeviceError> {
+        let outputs = || self.batch.outputs.iter().filter(|output| output.want.token);
+        let wanted = outputs().count();
+        if rows.len() != wanted {
+            let reason = format!("{wanted} outputs want a token, {} rows say how", rows.len());
+            return Err(unknown("row of sampling parameters", rows.len().min(wanted) as u64, reason));
         }
-        let lowered = outputs.iter().zip(rows).map(|(output, row)| {
+        if self.down.iter().all(|by| *by == 0) {
+            return Ok(Cow::Borrowed(rows));
+        }
+        let lowered = outputs().zip(rows).map(|(output, row)| {
             let sequence = self.batch.rows[output.row as usize].sequence;
             let index = lower(row.index, self.down[sequence as usize])?;
             Ok(SampleRow { index, ..row.clone() })
         });
-        lowered.collect()
+        lowered.collect::<Result<_, _>>().map(Cow::Owned)
     }
-}
 
-/// The batch with everything known that it names of earlier steps over this state.
-pub fn resolve<K>(batch: &Batch, steps: &Steps<K>) -> Result<Resolved, DeviceError> {
-    let mut known = batch.clone();
-    let mut down = Vec::new();
-    for (sequence, part) in batch.sequences.iter().enumerate() {
-        let shift = match part.length {
-            Length::Exact(_) => None,
-            Length::AtMost { after, sequence, .. } => Some((after, steps.rejected(after, sequence)?)),
-        };
-        if let Some((after, by)) = shift {
-            move_down(&mut known, sequence, after, by)?;
+    /// Becomes the batch with everything known that it names of earlier steps over this state.
+    pub fn fill<K>(&mut self, batch: &Batch, steps: &Steps<K>) -> Result<(), DeviceError> {
+        let Self { batch: known, down } = self;
+        known.clone_from(batch);
+        down.clear();
+        for (sequence, part) in batch.sequences.iter().enumerate() {
+            let shift = match part.length {
+                Length::Exact(_) => None,
+                Length::AtMost { after, sequence, .. } => Some((after, steps.rejected(after, sequence)?)),
+            };
+            if let Some((after, by)) = shift {
+                move_down(known, sequence, after, by)?;
+            }
+            down.push(shift.map_or(0, |(_, by)| by));
         }
-        down.push(shift.map_or(0, |(_, by)| by));
-    }
-    for row in &mut known.rows {
-        if let TokenSource::Sampled { step, output } = row.token {
-            row.token = TokenSource::Known(steps.token(step, output)?);
+        for row in &mut known.rows {
+            if let TokenSource::Sampled { step, output } = row.token {
+                row.token = TokenSource::Known(steps.token(step, output)?);
+            }
         }
+        Ok(())
     }
-    Ok(Resolved { batch: known, down })
 }
 
 /// Moves a sequence down, with all that it names of the step that decided so.

@@ -4,7 +4,7 @@ use super::unknown;
 use crate::sampling::{Draw, Drawer, History, SampleRow};
 use crate::{Batch, DeviceError, Row, RowKind, SequenceRows, TokenId, TokenSource};
 
-/// A draw for each output that wants a token; `logits` gives the scores of an output.
+/// Fills `draws` with a draw for each output that wants a token; `logits` gives the scores of an output.
 ///
 /// A row's draw remembers the sequence's history and the drafts before it that stand; afterwards the history
 /// has what each standing row drew.
@@ -13,10 +13,10 @@ pub fn sample<'a>(
     batch: &Batch,
     rows: &[SampleRow],
     histories: &mut [History],
-    drawer: &mut Drawer<'_>,
-) -> Result<Vec<Option<Draw>>, DeviceError> {
+    (drawer, draws): (&mut Drawer<'_>, &mut Vec<Option<Draw>>),
+) -> Result<(), DeviceError> {
     let mut rows = rows.iter();
-    let mut draws = Vec::new();
+    draws.clear();
     for sequence in &batch.sequences {
         let mut none = History::default();
         let history = match sequence.sampler {
@@ -49,16 +49,16 @@ pub fn sample<'a>(
             draws.push(found);
         }
     }
-    Ok(draws)
+    Ok(())
 }
 
 /// For each sequence, how many of its rows stand, given the id of each output.
-pub fn accept(ids: &[Option<u32>], batch: &Batch) -> Vec<u32> {
+pub fn accept(ids: &[Option<u32>], batch: &Batch, standing: &mut Vec<u32>) {
     let sampled = |row: u32| {
         let output = batch.outputs.binary_search_by_key(&row, |output| output.row).ok()?;
         ids[output].map(TokenId)
     };
-    let standing = |sequence: &SequenceRows| {
+    let stands = |sequence: &SequenceRows| {
         let mut walk = Walk::new();
         let rows = batch.rows[range(sequence)].iter().zip(sequence.rows.clone());
         let stands = rows.filter(|(row, place)| {
@@ -68,7 +68,8 @@ pub fn accept(ids: &[Option<u32>], batch: &Batch) -> Vec<u32> {
         });
         stands.count() as u32
     };
-    batch.sequences.iter().map(standing).collect()
+    standing.clear();
+    standing.extend(batch.sequences.iter().map(stands));
 }
 
 /// A walk over the rows of a sequence that knows whether the present one stands.

@@ -101,8 +101,8 @@ struct Running {
 struct Inbox(UnboundedSender<Vec<(RequestId, Event)>>);
 
 impl Sink for Inbox {
-    fn deliver(&self, events: Vec<(RequestId, Event)>) -> Vec<RequestId> {
-        match self.0.send(events) {
+    fn deliver(&self, events: &mut Vec<(RequestId, Event)>) -> Vec<RequestId> {
+        match self.0.send(std::mem::take(events)) {
             Ok(()) => Vec::new(),
             Err(unheard) => unheard.0.into_iter().map(|(id, _)| id).collect(),
         }

@@ -64,19 +64,21 @@ pub(crate) struct RowBlocks {
     sequences: Vec<usize>,
 }
 
-/// Cuts the rows of all sequences into blocks.
-pub(crate) fn row_blocks(sequences: &[Sequence<'_>]) -> RowBlocks {
-    let mut blocks = RowBlocks::default();
-    for (number, sequence) in sequences.iter().enumerate() {
-        for page in cut(sequence.first_index..sequence.end(), PAGE_TOKENS) {
-            for start in page.clone().step_by(ROWS_PER_BLOCK) {
-                let end = (start + ROWS_PER_BLOCK).min(page.end);
-                blocks.rows.push(sequence.row_of(start)..sequence.row_of(end));
-                blocks.sequences.push(number);
+impl RowBlocks {
+    /// Cuts the rows of all sequences into blocks, in place of those that were there.
+    pub(crate) fn fill(&mut self, sequences: &[Sequence<'_>]) {
+        self.rows.clear();
+        self.sequences.clear();
+        for (number, sequence) in sequences.iter().enumerate() {
+            for page in cut(sequence.first_index..sequence.end(), PAGE_TOKENS) {
+                for start in page.clone().step_by(ROWS_PER_BLOCK) {
+                    let end = (start + ROWS_PER_BLOCK).min(page.end);
+                    self.rows.push(sequence.row_of(start)..sequence.row_of(end));
+                    self.sequences.push(number);
+                }
             }
         }
     }
-    blocks
 }
 
 /// q `[tokens, heads * key_dim]` -> out `[tokens, heads * value_dim]`.

@@ -113,8 +113,8 @@ impl State for IdleState {
 pub(super) struct Ends(pub(super) crossbeam_channel::Sender<RequestId>);
 
 impl Sink for Ends {
-    fn deliver(&self, events: Vec<(RequestId, Event)>) -> Vec<RequestId> {
-        let ended = events.into_iter().filter(|(_, event)| matches!(event, Event::Finished { .. }));
+    fn deliver(&self, events: &mut Vec<(RequestId, Event)>) -> Vec<RequestId> {
+        let ended = events.drain(..).filter(|(_, event)| matches!(event, Event::Finished { .. }));
         ended.map(|(id, _)| id).filter(|id| self.0.send(*id).is_err()).collect()
     }
 }

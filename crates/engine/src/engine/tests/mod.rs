@@ -27,11 +27,11 @@ struct Recorder {
 }
 
 impl Sink for Recorder {
-    fn deliver(&self, events: Vec<(RequestId, Event)>) -> Vec<RequestId> {
+    fn deliver(&self, events: &mut Vec<(RequestId, Event)>) -> Vec<RequestId> {
         *self.messages.lock().expect("no test panics here") += 1;
         let deaf = self.deaf.lock().expect("no test panics here");
         let mut closed = Vec::new();
-        for (id, event) in events {
+        for (id, event) in events.drain(..) {
             if deaf.contains(&id) {
                 closed.push(id);
             }
@@ -91,7 +91,7 @@ impl Bench {
         if let Err(waiting) = self.engine.stats.accept(self.engine.options.waiting) {
             let reason = FinishReason::Failed(format!("{waiting} requests are waiting already"));
             let usage = Usage::default();
-            self.recorder.deliver(vec![(id, Event::Finished { reason, usage })]);
+            self.recorder.deliver(&mut vec![(id, Event::Finished { reason, usage })]);
             return id;
         }
         let sequence = Sequence::new(id, request, after, Clock::start());

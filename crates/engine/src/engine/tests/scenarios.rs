@@ -17,7 +17,7 @@ fn trace(bench: &mut Bench, steps: usize) -> Vec<String> {
         bench.engine.admit().expect("the simulated device does not fail");
         let decoding = bench.engine.running.iter().filter(|running| running.sequence.is_decoding()).count();
         let rows = bench.engine.budget.rows(decoding);
-        lines.push(scheduler::plan(&bench.engine.running, rows, 4096).to_string());
+        lines.push(scheduler::Planner::default().plan(&bench.engine.running, rows, 4096).to_string());
         bench.turn();
     }
     lines

@@ -35,8 +35,8 @@ impl Recorder {
 }
 
 impl Sink for Recorder {
-    fn deliver(&self, events: Vec<(RequestId, Event)>) -> Vec<RequestId> {
-        match self.0.send((Instant::now(), events)) {
+    fn deliver(&self, events: &mut Vec<(RequestId, Event)>) -> Vec<RequestId> {
+        match self.0.send((Instant::now(), std::mem::take(events))) {
             Ok(()) => Vec::new(),
             Err(unheard) => unheard.into_inner().1.into_iter().map(|(id, _)| id).collect(),
         }
