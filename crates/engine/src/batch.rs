@@ -4,8 +4,7 @@ use crate::scheduler::{Part, StepPlan};
 use crate::sequence::{Running, Sequence};
 use gannet_ops::sampling::SampleRow;
 use gannet_ops::{
-    Batch, Length, Output, PageTable, Row, RowKind, SampleRows, SequenceRows, TokenId, TokenSource,
-    Want,
+    Batch, Length, Output, PageTable, Row, RowKind, SampleRows, SequenceRows, TokenId, TokenSource, Want,
 };
 use std::ops::Range;
 

@@ -66,9 +66,7 @@ pub struct ConstraintError {
 }
 
 /// What a constraint does, with a panic of its as an error: it ends its own request and no other.
-pub(crate) fn contained<T>(
-    work: impl FnOnce() -> Result<T, ConstraintError>,
-) -> Result<T, ConstraintError> {
+pub(crate) fn contained<T>(work: impl FnOnce() -> Result<T, ConstraintError>) -> Result<T, ConstraintError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<String>().map(String::as_str);
         let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it says nothing");

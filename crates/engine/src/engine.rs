@@ -132,7 +132,8 @@ impl Engine {
         let (sender, inbox) = bounded(INBOX_COMMANDS);
         let stats = Arc::new(SharedStats::default());
         let state = StateManager::new(&runner.layout, &runner.budget);
-        let handle = EngineHandle::new(sender, &runner, (state.longest_sequence(), options.waiting), stats.clone());
+        let handle =
+            EngineHandle::new(sender, &runner, (state.longest_sequence(), options.waiting), stats.clone());
         let pages = state.page_counts(std::iter::empty());
         stats.update(|stats| stats.pages = pages);
         let engine = Engine {

@@ -32,8 +32,8 @@ pub use embedding::{EmbedError, Embedding, EmbeddingRequest, EmbeddingResult, Em
 pub use engine::{Engine, EngineOptions, OptionsError};
 pub use evaluate::{EvaluateError, evaluate};
 pub use handle::{EngineHandle, LOGPROBS_MAX, SubmitError};
-pub use request::{Event, FinishReason, Request, RequestId, Sink, Usage};
 pub use numerics::NumericsId;
+pub use request::{Event, FinishReason, Request, RequestId, Sink, Usage};
 pub use runner::{MajorFaults, Pooling, Runner};
 pub use state::{PageCounts, PrefixCounters, budget};
 pub use stats::{EngineStats, Phases, QueuePlace, Timings};

@@ -318,7 +318,10 @@ mod tests {
         let half = plan_with(&with(total - pages / 2, None), u64::MAX).expect("a part fits");
         assert_eq!((half.context, half.available_bytes), (256, total - pages / 2));
         let refused = plan_with(&with(total - 1, Some(512)), u64::MAX).expect_err("a byte is missing");
-        assert!(matches!(refused, LoadError::OutOfMemory { available, .. } if available == total - 1), "{refused}");
+        assert!(
+            matches!(refused, LoadError::OutOfMemory { available, .. } if available == total - 1),
+            "{refused}"
+        );
         let refused = plan_with(&with(2 * total, None), total).expect_err("it is not there");
         let numbers = (2 * total, total);
         assert!(

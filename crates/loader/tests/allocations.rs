@@ -84,7 +84,8 @@ fn allocations(model: &Path, streams: usize) -> Vec<u64> {
         ended: Mutex::new(Some(sender)),
     });
     for stream in 0..streams as u32 {
-        let prompt = (0..PAGE_TOKENS as u32).map(|n| TokenId((stream * 7 + n * n + 3) % vocabulary)).collect();
+        let prompt =
+            (0..PAGE_TOKENS as u32).map(|n| TokenId((stream * 7 + n * n + 3) % vocabulary)).collect();
         let request = Request::greedy(prompt, STEPS as u32, watch.clone());
         handle.submit(request).expect("the request is valid");
     }
@@ -98,7 +99,9 @@ fn allocations(model: &Path, streams: usize) -> Vec<u64> {
 #[test]
 fn steps_between_pages_take_no_memory() {
     let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../goldens");
-    for (model, streams) in [("llama", 1), ("llama", 8), ("llama-q8_0.gguf", 1), ("llama-q8_0.gguf", 8), ("gemma3", 8)] {
+    for (model, streams) in
+        [("llama", 1), ("llama", 8), ("llama-q8_0.gguf", 1), ("llama-q8_0.gguf", 8), ("gemma3", 8)]
+    {
         let steps = allocations(&goldens.join(model), streams);
         // From the second page of the answer on everything has been as large as it gets. Between the message of a step
         // and that of the next, a page is filled, or one is begun where it was filled before.

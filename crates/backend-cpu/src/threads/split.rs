@@ -95,7 +95,8 @@ impl Turn<'_> {
             Some((Shared::new(out), width, rows, parts))
         });
         self.each_member(parts, |_, part| {
-            let mut there = buffers.iter().enumerate().filter_map(|(number, it)| Some((number, it.as_ref()?)));
+            let mut there =
+                buffers.iter().enumerate().filter_map(|(number, it)| Some((number, it.as_ref()?)));
             let found = there.find(|(_, (.., end))| part < *end);
             let (number, (out, width, rows, end)) = found.expect("the last ends with all");
             let start = (part + width.div_ceil(step) - end) * step;

@@ -88,8 +88,10 @@ pub(crate) fn memory_bytes(text: &str) -> Result<u64, String> {
         "t" | "tib" => Some(40),
         _ => None,
     };
-    let bytes = digits.parse().ok().zip(shift).and_then(|(count, shift)| 1u64.checked_shl(shift)?.checked_mul(count));
-    let expected = "expected a number of bytes above 0, such as 800MiB or 4GiB (K, M, G and T are powers of 1024)";
+    let bytes =
+        digits.parse().ok().zip(shift).and_then(|(count, shift)| 1u64.checked_shl(shift)?.checked_mul(count));
+    let expected =
+        "expected a number of bytes above 0, such as 800MiB or 4GiB (K, M, G and T are powers of 1024)";
     bytes.filter(|bytes| *bytes > 0).ok_or_else(|| expected.to_owned())
 }
 

@@ -120,7 +120,9 @@ fn a_loaded_model_takes_what_was_planned() {
 fn a_budget_of_memory_is_kept_or_refused_with_the_numbers() {
     let model = golden("llama");
     let total = gannet(&["inspect", &model, "--json"]).json()["memory"]["total_bytes"].as_u64().unwrap();
-    let run = |memory: &str| gannet(&["run", &model, "--ids", "1", "--max-tokens", "1", "--context", "512", "--memory", memory]);
+    let run = |memory: &str| {
+        gannet(&["run", &model, "--ids", "1", "--max-tokens", "1", "--context", "512", "--memory", memory])
+    };
     run(&total.to_string()).succeeded();
     let less = total - 1;
     run(&less.to_string()).failed(1, &["not enough memory", &less.to_string(), "context of 512"]);

@@ -120,7 +120,13 @@ impl Engine {
         if sequence.request.end_tokens.contains(&token) {
             return self.end(at, FinishReason::EndToken(token), bank);
         }
-        let progress = match sequence.request.constraint.as_mut().map(|it| contained(|| it.advance(token))).transpose() {
+        let progress = match sequence
+            .request
+            .constraint
+            .as_mut()
+            .map(|it| contained(|| it.advance(token)))
+            .transpose()
+        {
             Ok(progress) => progress,
             Err(error) => return self.end(at, FinishReason::Failed(error.to_string()), bank),
         };

@@ -64,7 +64,8 @@ impl ReferencePlan {
         pending.begin(batch, &state.steps)?;
         let (program, weights, known) = (&self.program, &self.weights[..], pending.batch());
         let values = vec![None; program.values.len()];
-        let mut run = Run { program, weights, batch: known, state: &mut *state, values, kept: KeptRows::default() };
+        let mut run =
+            Run { program, weights, batch: known, state: &mut *state, values, kept: KeptRows::default() };
         run.inputs()?;
         for (place, node) in program.nodes[..program.sampling_start()].iter().enumerate() {
             self.check_interrupt()?;

@@ -2,7 +2,7 @@
 
 use super::activations::{Activations, Terms};
 use crate::arena::Arena;
-use crate::kernels::linear::{Linear, linear_codes};
+use crate::kernels::linear::{Linear, TOGETHER_MAX, linear_codes};
 use crate::kernels::{Crew, Scratch};
 use crate::panels::{Panels, bytes_of_panel, pack};
 use crate::simd::{Isa, IsaLevel};
@@ -137,7 +137,9 @@ fn product(isa: Isa, threads: usize, panels: &Panels, x: &[f32], terms: Terms) -
     let mut codes = Activations::default();
     codes.fill(&mut crew, x, panels.columns, terms);
     let mut out = vec![f32::NAN; x.len() / panels.columns * panels.rows];
-    linear_codes(&mut crew, &codes, vec![Linear { panels, bias: None, out: &mut out }]);
+    let mut linears = [const { None }; TOGETHER_MAX];
+    linears[0] = Some(Linear { panels, bias: None, out: &mut out });
+    linear_codes(&mut crew, &codes, linears);
     out
 }
 

@@ -123,7 +123,15 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 fn table(rows: &[Compared]) -> String {
     let mut text = format!(
         "{:>7} {:>10} {:>10} {:>7} {:>11} {:>11} {:>11} {:>11} {:>11}\n",
-        "streams", "bare", "engine", "ratio", "schedule us", "assemble us", "run us", "sample us", "commit us"
+        "streams",
+        "bare",
+        "engine",
+        "ratio",
+        "schedule us",
+        "assemble us",
+        "run us",
+        "sample us",
+        "commit us"
     );
     for row in rows {
         text += &format!(

@@ -91,9 +91,14 @@ impl MemoryFacts {
         let backend = device.open()?;
         let before = Process::measure();
         let loaded = gannet_loader::load(path, backend.as_ref(), options, &|_| ())?;
-        let grown = before.zip(Process::measure()).map(|(before, now)| now.own_bytes.saturating_sub(before.own_bytes));
+        let grown = before
+            .zip(Process::measure())
+            .map(|(before, now)| now.own_bytes.saturating_sub(before.own_bytes));
         let Taken { weights: weight_bytes, state: state_bytes } = loaded.taken;
-        Ok(Self { measured: Some(MeasuredFacts { weight_bytes, state_bytes, resident_bytes: grown }), ..self })
+        Ok(Self {
+            measured: Some(MeasuredFacts { weight_bytes, state_bytes, resident_bytes: grown }),
+            ..self
+        })
     }
 
     /// That it doesn't fit.

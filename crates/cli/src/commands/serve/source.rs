@@ -59,11 +59,8 @@ impl ModelSource for Source {
         let text = text.map_err(failure)?;
         let end_tokens = end_token_ids(&model, Some(&text));
         let is_recurrent = runner.layout.is_recurrent();
-        let options = EngineOptions {
-            sequences,
-            waiting: sequences + self.waiting,
-            ..EngineOptions::default()
-        };
+        let options =
+            EngineOptions { sequences, waiting: sequences + self.waiting, ..EngineOptions::default() };
         let Running { handle, thread } = gannet_loader::start(runner, options).map_err(failure)?;
         Ok(Model { handle, thread, text, end_tokens, sequences, is_recurrent })
     }

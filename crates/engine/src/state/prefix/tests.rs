@@ -138,7 +138,8 @@ fn recurrent_state_resumes_at_snapshots_alone() {
     let known = run(1, 150);
     publish(&mut tree, &known, &[0, 1, 2]);
     for (place, length) in [70, 128, 150].into_iter().enumerate() {
-        tree.keep_snapshot(KEY, &known[..length], SnapshotId(place as u32)).expect("the tokens are published");
+        tree.keep_snapshot(KEY, &known[..length], SnapshotId(place as u32))
+            .expect("the tokens are published");
     }
     assert_eq!(
         tree.keep_snapshot(KEY, &known[..70], SnapshotId(9)),
