@@ -49,7 +49,7 @@ fn drive(kind: Kind, depth: usize, seed: u64) {
         bench.turn();
     }
     bench.finish();
-    check_end(&bench, &submitted);
+    check_end(&mut bench, &submitted);
 }
 
 /// A new prompt, the beginning of an earlier one with another end, or an earlier conversation that goes on.
@@ -89,7 +89,7 @@ fn rule_of(id: RequestId) -> Option<Rule> {
     id.0.is_multiple_of(3).then(|| Rule::of(id.0))
 }
 
-fn check_end(bench: &Bench, submitted: &[(RequestId, Vec<u32>)]) {
+fn check_end(bench: &mut Bench, submitted: &[(RequestId, Vec<u32>)]) {
     let mut reasons: HashMap<&str, usize> = HashMap::new();
     for (id, prompt) in submitted {
         let (reason, _) = bench.ending(*id).expect("every request hears its last word");
