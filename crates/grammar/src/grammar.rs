@@ -19,6 +19,11 @@ pub(crate) enum Source {
     Json(Value),
     Regex(String),
     Lark(String),
+    /// A Lark grammar that the model's format asks for, around an answer that it calls `@answer`.
+    Around {
+        lark: String,
+        answer: Box<Source>,
+    },
 }
 
 impl Grammar {

@@ -135,25 +135,45 @@ fn key(source: &Source) -> String {
         Source::Json(schema) => format!("json {schema}"),
         Source::Regex(expression) => format!("regex {expression}"),
         Source::Lark(grammar) => format!("lark {grammar}"),
+        Source::Around { lark, answer } => format!("around {lark} {}", key(answer)),
     }
 }
 
 fn compile(factory: &ParserFactory, source: Source) -> Result<Matcher, GrammarError> {
-    let matcher = match &source {
+    match &source {
         Source::Json(schema) => {
             let compile =
                 |schema: serde_json::Value| try_compile(factory, TopLevelGrammar::from_json_schema(schema));
-            compile(schema.clone()).map_err(|reason| schema::locate(schema, reason, &compile))?
+            compile(schema.clone()).map_err(|reason| schema::locate(schema, reason, &compile))
         }
-        Source::Regex(expression) => {
-            // The grammar's expressions are anchored on both sides.
-            try_compile(factory, TopLevelGrammar::from_regex(expression))
-                .map_err(|reason| GrammarError::Regex { reason })?
+        Source::Regex(_) | Source::Lark(_) => {
+            try_compile(factory, top_level(&source)).map_err(|reason| refused(&source, reason))
         }
-        Source::Lark(grammar) => try_compile(factory, TopLevelGrammar::from_lark(grammar.clone()))
-            .map_err(|reason| GrammarError::Lark { reason })?,
-    };
-    Ok(matcher)
+        Source::Around { answer, .. } => {
+            // Alone first, so that a fault is the answer's own and has its place.
+            compile(factory, answer.as_ref().clone())?;
+            try_compile(factory, top_level(&source)).map_err(|reason| refused(&source, reason))
+        }
+    }
+}
+
+/// The compiler's form of a grammar.
+fn top_level(source: &Source) -> TopLevelGrammar {
+    match source {
+        Source::Json(schema) => TopLevelGrammar::from_json_schema(schema.clone()),
+        // The grammar's expressions are anchored on both sides.
+        Source::Regex(expression) => TopLevelGrammar::from_regex(expression),
+        Source::Lark(grammar) => TopLevelGrammar::from_lark(grammar.clone()),
+        Source::Around { lark, answer } => {
+            let mut whole = TopLevelGrammar::from_lark(lark.clone());
+            let mut inner = top_level(answer).grammars;
+            if let Some(first) = inner.first_mut() {
+                first.name = Some("answer".to_owned());
+            }
+            whole.grammars.extend(inner);
+            whole
+        }
+    }
 }
 
 fn try_compile(factory: &ParserFactory, grammar: TopLevelGrammar) -> Result<Matcher, String> {
@@ -174,6 +194,6 @@ fn refused(source: &Source, reason: String) -> GrammarError {
     match source {
         Source::Json(_) => GrammarError::Schema { path: String::new(), keyword: String::new(), reason },
         Source::Regex(_) => GrammarError::Regex { reason },
-        Source::Lark(_) => GrammarError::Lark { reason },
+        Source::Lark(_) | Source::Around { .. } => GrammarError::Lark { reason },
     }
 }

@@ -49,6 +49,7 @@ mod schema;
 mod vocabulary;
 
 mod constraint;
+mod thinking;
 
 mod error;
 pub mod limits;
@@ -57,4 +58,5 @@ pub use constraint::GrammarConstraint;
 pub use error::GrammarError;
 pub use grammar::Grammar;
 pub use grammars::Grammars;
+pub use thinking::ThinkingBudget;
 pub use tools::{Reasoning, ToolChoice};

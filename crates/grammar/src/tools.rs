@@ -75,6 +75,40 @@ impl Grammars {
         let text = format!("start: {thinking} answer\nanswer: {answer}\ncall: {calls}\n{}", writer.rules);
         Ok(Some(Grammar { source: Source::Lark(text) }))
     }
+
+    /// The grammar of an answer that either calls tools, as many as it likes, or is of another form.
+    ///
+    /// # Errors
+    /// There are no tools or too many, or a schema can't be held.
+    pub fn for_tools_or(
+        &self,
+        format: CallFormat,
+        tools: &[Tool],
+        otherwise: Grammar,
+        reasoning: Reasoning,
+    ) -> Result<Grammar, GrammarError> {
+        let chosen = chosen(tools, ToolChoice::Auto)?;
+        let mut writer = Writer { grammars: self, format, rules: String::new() };
+        let calls = chosen.iter().enumerate().map(|(place, tool)| writer.call(place, tool));
+        let calls = calls.collect::<Result<Vec<_>, _>>()?.join(" | ");
+        let answer = writer.opened(&format!("({})", writer.several()));
+        let thinking = writer.reasoning(reasoning);
+        let rules = &writer.rules;
+        let lark = format!("start: {thinking} (answer | @answer)\nanswer: {answer}\ncall: {calls}\n{rules}");
+        Ok(Grammar { source: Source::Around { lark, answer: Box::new(otherwise.source) } })
+    }
+
+    /// The grammar of an answer of a form that stands behind the model's reasoning.
+    pub fn after_reasoning(&self, grammar: Grammar, format: CallFormat, reasoning: Reasoning) -> Grammar {
+        let mut writer = Writer { grammars: self, format, rules: String::new() };
+        let before = match (format, reasoning) {
+            (CallFormat::Harmony, _) => writer.channels(),
+            (_, Reasoning::None) => return grammar,
+            (_, Reasoning::MayOpen(_) | Reasoning::IsOpen(_)) => writer.reasoning(reasoning),
+        };
+        let lark = format!("start: {before} @answer\n{}", writer.rules);
+        Grammar { source: Source::Around { lark, answer: Box::new(grammar.source) } }
+    }
 }
 
 fn chosen<'a>(tools: &'a [Tool], choice: ToolChoice<'_>) -> Result<Vec<&'a Tool>, GrammarError> {
@@ -195,6 +229,16 @@ impl Writer<'_> {
         } else {
             format!("({} {thoughts} SPACE?)?", self.mark(open))
         }
+    }
+
+    /// What stands before the text of Harmony's final message.
+    fn channels(&mut self) -> String {
+        let [channel, message, start] =
+            ["<|channel|>", "<|message|>", "<|start|>"].map(|mark| self.mark(mark));
+        let thoughts = self.up_to("thoughts", "<|end|>");
+        format!(
+            "({channel} \"analysis\" {message} {thoughts} {start} \"assistant\")? {channel} \"final\" {message}"
+        )
     }
 
     /// Any text up to a mark, and the mark. A mark that is text ends it where it first stands.

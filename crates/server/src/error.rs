@@ -5,10 +5,12 @@
 //!
 //! Knows no route.
 
+use crate::wire::fields::shortened;
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use gannet_engine::SubmitError;
+use gannet_grammar::GrammarError;
 use gannet_text::error::TextError;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -64,6 +66,8 @@ pub(crate) enum ApiError {
         retry_after.as_secs()
     )]
     QueueFull { waiting: usize, limit: usize, retry_after: Duration },
+    #[error("{0}")]
+    GrammarsBusy(String),
     #[error("the server is stopping and takes no new requests")]
     Draining,
     #[error("there is no route `{path}`")]
@@ -100,6 +104,28 @@ impl ApiError {
     /// A text that the model's text side refuses, at this path of the request.
     pub(crate) fn text(path: &str, error: &TextError) -> Self {
         ApiError::Invalid { path: path.to_owned(), why: error.to_string() }
+    }
+
+    /// A grammar that can't be held; `path` is where it stands. A fault of a schema is told by the place of its keyword.
+    pub(crate) fn grammar(path: &str, error: &GrammarError) -> Self {
+        match error {
+            GrammarError::Busy { .. } => ApiError::GrammarsBusy(error.to_string()),
+            GrammarError::Schema { path: pointer, .. } => {
+                let path = format!("{path}{}", dotted(pointer));
+                ApiError::Invalid { path, why: error.to_string() }
+            }
+            GrammarError::Vocabulary { .. } => {
+                ApiError::Unsupported { path: path.to_owned(), why: error.to_string() }
+            }
+            GrammarError::TooLarge { .. }
+            | GrammarError::NotJson { .. }
+            | GrammarError::Regex { .. }
+            | GrammarError::Lark { .. }
+            | GrammarError::TooSlow { .. }
+            | GrammarError::Tools { .. } => {
+                ApiError::Invalid { path: path.to_owned(), why: error.to_string() }
+            }
+        }
     }
 
     /// A refusal of the engine; `path` is where the prompt stands.
@@ -159,7 +185,7 @@ impl ApiError {
             ApiError::TooManyConcurrent { .. } | ApiError::TooFrequent { .. } => {
                 (Fault::TooMany, Some("rate_limit_exceeded"))
             }
-            ApiError::QueueFull { .. } => (Fault::TooMany, Some("queue_full")),
+            ApiError::QueueFull { .. } | ApiError::GrammarsBusy(_) => (Fault::TooMany, Some("queue_full")),
             ApiError::Draining => (Fault::Unavailable, Some("draining")),
             ApiError::NotLoaded { .. } => (Fault::Unavailable, Some("model_not_loaded")),
             ApiError::TimedOut { .. } => (Fault::TimedOut, None),
@@ -282,6 +308,16 @@ impl ApiError {
         }
         response
     }
+}
+
+/// A JSON pointer in the words of our paths: `/properties/a/items/0` as `.properties.a.items[0]`.
+fn dotted(pointer: &str) -> String {
+    let name = |part: &str| {
+        let part = part.replace("~1", "/").replace("~0", "~");
+        let is_place = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        if is_place { format!("[{part}]") } else { format!(".{}", shortened(&part)) }
+    };
+    pointer.split('/').skip(1).map(name).collect()
 }
 
 impl IntoResponse for ApiError {

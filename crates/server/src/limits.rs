@@ -68,6 +68,12 @@ pub(crate) const MESSAGES: usize = 8192;
 pub(crate) const CONTENT_PARTS: usize = 1024;
 /// Tool calls of one message.
 pub(crate) const TOOL_CALLS: usize = 128;
+/// Tools of a request.
+pub(crate) const TOOLS: usize = 256;
+/// Characters of the name of a tool or a schema.
+pub(crate) const NAME_LETTERS: usize = 64;
+/// Texts of which an answer may be one.
+pub(crate) const CHOICE_TEXTS: usize = 1024;
 /// Prompts of one completion request.
 pub(crate) const PROMPTS: usize = 256;
 /// Answers to one prompt.

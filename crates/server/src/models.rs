@@ -12,9 +12,10 @@ use crate::limits::Limits;
 use crate::metrics::ModelMetrics;
 use crate::names::now_seconds;
 use gannet_engine::EngineHandle;
+use gannet_grammar::{GrammarError, Grammars};
 use gannet_ops::TokenId;
 use gannet_text::text::Text;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -74,6 +75,8 @@ pub(crate) struct Served {
     pub(crate) metrics: ModelMetrics,
     pub(crate) phase: watch::Receiver<Phase>,
     watched: Mutex<Watched>,
+    /// Made when a grammar is first asked for.
+    grammars: OnceLock<Result<Grammars, GrammarError>>,
 }
 
 /// When the engine was last seen to have made a step.
@@ -199,6 +202,7 @@ impl Models {
             metrics: ModelMetrics::default(),
             phase: self.phase.clone(),
             watched: Mutex::new(Watched { steps: 0, since: Instant::now() }),
+            grammars: OnceLock::new(),
         });
         *lock(&entry.slot) = Some(Loaded { served: served.clone(), thread, used: Instant::now() });
         served
@@ -235,6 +239,11 @@ impl Entry {
 }
 
 impl Served {
+    /// The compiler of grammars for this model's tokens. Takes up to a second when it is first asked for.
+    pub(crate) fn grammars(&self) -> Result<Grammars, GrammarError> {
+        self.grammars.get_or_init(|| Grammars::new(&self.text.tokenizer)).clone()
+    }
+
     /// Looks whether the engine has made steps since the last look; true if it is busy and made none for so long.
     pub(crate) fn is_stuck(&self, limit: Duration) -> bool {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);

@@ -182,6 +182,11 @@ impl ChatTemplate {
         Ok(rendered)
     }
 
+    /// The template's source, by which the formats of calls and of reasoning are told.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
     /// Whether the template's source holds this name: a variable that it doesn't mention can change nothing.
     pub fn mentions(&self, name: &str) -> bool {
         self.source.contains(name)

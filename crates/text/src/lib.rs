@@ -24,6 +24,6 @@ pub mod gguf;
 mod sentencepiece;
 mod tiktoken;
 
-mod base64;
+pub mod base64;
 mod special;
 mod vocabulary;

@@ -22,7 +22,7 @@ const EDGES: [(&str, &[&str]); 16] = [
     ),
     ("gannet-backend-cpu", &["gannet-ops", "gannet-tensor"]),
     ("gannet-hub", &[]),
-    ("gannet-server", &["gannet-engine", "gannet-ops", "gannet-text"]),
+    ("gannet-server", &["gannet-engine", "gannet-grammar", "gannet-ops", "gannet-text"]),
     (
         "gannet",
         &[

@@ -59,7 +59,7 @@ pub(crate) struct EmbedArguments {
 
 /// The rows that make a vector, by the names that the field has for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Pooling {
+pub(crate) enum Pooling {
     /// The last row
     Last,
     /// The mean of all rows
@@ -69,7 +69,7 @@ enum Pooling {
 }
 
 impl Pooling {
-    fn kind(self) -> PoolKind {
+    pub(crate) fn kind(self) -> PoolKind {
         match self {
             Pooling::Last => PoolKind::Last,
             Pooling::Mean => PoolKind::Mean,

@@ -1,7 +1,7 @@
 //! Expressions, Lark grammars, tool calls and the masks themselves, over real vocabularies.
 
 use gannet_engine::{Constraint, MayEnd, Progress};
-use gannet_grammar::{Grammar, GrammarConstraint, GrammarError, Reasoning, ToolChoice};
+use gannet_grammar::{Grammar, GrammarConstraint, GrammarError, Reasoning, ThinkingBudget, ToolChoice};
 use gannet_ops::TokenId;
 use gannet_text::calls::{AnswerEvent, AnswerParser, CallFormat, ReasoningFormat, Tool};
 use gannet_text::tokenizer::Specials;
@@ -289,4 +289,85 @@ fn reasoning_goes_before_required_calls_and_text_before_free_ones() {
     assert_eq!(model.grammars.for_tools(hermes, &lax, ToolChoice::Auto, Reasoning::None).unwrap(), None);
     let missing = model.grammars.for_tools(hermes, &all, ToolChoice::Named { name: "x" }, Reasoning::None);
     assert!(missing.unwrap_err().to_string().contains("`x`"));
+}
+
+#[test]
+fn a_form_stands_behind_reasoning_or_beside_calls() {
+    let model = qwen();
+    let think = ReasoningFormat::Think;
+    let forms = [
+        (Grammar::json_schema(json!({"enum": ["ab"]})).unwrap(), "\"ab\""),
+        (Grammar::regex("a[/b]").unwrap(), "a/"),
+        (Grammar::lark("start: WORD\nWORD: \"a/\"").unwrap(), "a/"),
+    ];
+    let accepts = |grammar: &Grammar, text: &str| {
+        let mut constraint = model.grammars.compile(grammar).unwrap();
+        let ids = model.tokenizer.encode(text, Specials::Parse).unwrap();
+        ids.iter().all(|id| constraint.advance(TokenId(*id)).is_ok()) && constraint.may_end().unwrap_or(false)
+    };
+    for (form, text) in forms {
+        let behind = |reasoning| model.grammars.after_reasoning(form.clone(), CallFormat::Hermes, reasoning);
+        let thought = format!("hm\n</think>\n\n{text}");
+        assert!(accepts(&behind(Reasoning::IsOpen(think)), &thought), "{text}");
+        assert!(!accepts(&behind(Reasoning::IsOpen(think)), text), "{text}");
+        assert!(accepts(&behind(Reasoning::MayOpen(think)), &format!("<think>{thought}")), "{text}");
+        assert!(accepts(&behind(Reasoning::MayOpen(think)), text), "{text}");
+        assert!(!accepts(&behind(Reasoning::MayOpen(think)), "<think>hm</think>other"), "{text}");
+        assert_eq!(behind(Reasoning::None), form);
+        let either =
+            model.grammars.for_tools_or(CallFormat::Hermes, &tools(), form.clone(), Reasoning::None).unwrap();
+        let call = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+        assert!(accepts(&either, text) && accepts(&either, call), "{text}");
+        assert!(!accepts(&either, "other") && !accepts(&either, &format!("{text}{call}")), "{text}");
+    }
+    let faulty = Grammar::json_schema(json!({"properties": {"a": {"pattern": "("}}})).unwrap();
+    let faulty = model.grammars.after_reasoning(faulty, CallFormat::Hermes, Reasoning::MayOpen(think));
+    match model.grammars.compile(&faulty).err() {
+        Some(GrammarError::Schema { path, .. }) => assert_eq!(path, "/properties/a/pattern"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn reasoning_is_closed_when_its_budget_is_used_up() {
+    let model = qwen();
+    let think = ReasoningFormat::Think;
+    let closing = model.tokenizer.encode("</think>", Specials::Parse).unwrap();
+    let words = model.tokenizer.vocabulary_size().div_ceil(32);
+    let form = Grammar::json_schema(json!({"enum": ["ab"]})).unwrap();
+    for reasoning in [Reasoning::IsOpen(think), Reasoning::MayOpen(think)] {
+        let answer = model.grammars.after_reasoning(form.clone(), CallFormat::Hermes, reasoning);
+        let answer: Box<dyn Constraint> = Box::new(model.grammars.compile(&answer).unwrap());
+        let budget = ThinkingBudget::new(&model.tokenizer, reasoning, 3, Some(answer)).unwrap();
+        let mut constraint: Box<dyn Constraint> = Box::new(budget.unwrap());
+        let mut advance = |text: &str| {
+            for id in model.tokenizer.encode(text, Specials::Parse).unwrap() {
+                constraint.advance(TokenId(id)).unwrap();
+            }
+        };
+        if reasoning == Reasoning::MayOpen(think) {
+            advance("<think>");
+        }
+        advance("a");
+        advance("b");
+        assert!(constraint.copy().advance(TokenId(closing[0])).is_ok(), "it may end before");
+        let third = model.tokenizer.encode("c", Specials::Parse).unwrap()[0];
+        constraint.advance(TokenId(third)).unwrap();
+        constraint.rollback(1).unwrap();
+        let mut mask = vec![0u32; words];
+        constraint.mask(&mut mask).unwrap();
+        assert!(mask.iter().map(|word| word.count_ones()).sum::<u32>() > 1);
+        constraint.advance(TokenId(third)).unwrap();
+        for id in &closing {
+            let mut mask = vec![0u32; words];
+            assert_eq!(constraint.mask(&mut mask), Ok(MayEnd::No));
+            assert_eq!(mask.iter().map(|word| word.count_ones()).sum::<u32>(), 1);
+            assert_eq!(mask[*id as usize / 32], 1 << (id % 32));
+            constraint.advance(TokenId(*id)).unwrap();
+        }
+        for id in model.tokenizer.encode("\"ab\"", Specials::Parse).unwrap() {
+            constraint.advance(TokenId(id)).unwrap();
+        }
+    }
+    assert!(ThinkingBudget::new(&model.tokenizer, Reasoning::None, 3, None).unwrap().is_none());
 }

@@ -2,7 +2,7 @@
 
 use crate::error::ApiError;
 use crate::generate::answering::{Answering, Finish, FinishKind, Total, Update};
-use crate::generate::collect::Whole;
+use crate::generate::collect::{Call, Whole};
 use crate::generate::parts::Part;
 use crate::http::sse::{Protocol, SseEvent};
 use crate::openai::chat_form::json;
@@ -11,14 +11,28 @@ use axum::response::Response;
 use serde_json::{Value, json};
 
 /// The whole answer.
-pub(super) fn whole(head: &Head, answer: Whole, total: &Total) -> Response {
-    let content =
-        if answer.content.is_empty() { json!([]) } else { json!([{"type": "text", "text": answer.content}]) };
-    let mut message = message(head, &content);
+pub(super) fn whole(head: &Head, answer: &Whole, total: &Total) -> Response {
+    let mut message = message(head, &json!(blocks(answer)));
     message["stop_reason"] = stop_reason(answer.finish.as_ref());
     message["stop_sequence"] = stop_sequence(answer.finish.as_ref());
     message["usage"] = usage(total);
     json(&message)
+}
+
+/// The blocks of a whole answer, in the order in which they came.
+fn blocks(answer: &Whole) -> Vec<Value> {
+    let mut calls = answer.calls().into_iter();
+    let mut block = |part: &Part| match part {
+        Part::Content(text) => Some(json!({"type": "text", "text": text})),
+        Part::Reasoning(text) => Some(json!({"type": "thinking", "thinking": text, "signature": ""})),
+        Part::Call { .. } => calls.next().map(|Call { id, name, arguments }| {
+            // A call that was cut off has no whole input.
+            let input: Value = serde_json::from_str(&arguments).unwrap_or_else(|_| json!({}));
+            json!({"type": "tool_use", "id": id, "name": name, "input": input})
+        }),
+        Part::Arguments { .. } => None,
+    };
+    answer.parts.iter().filter_map(&mut block).collect()
 }
 
 fn message(head: &Head, content: &Value) -> Value {
@@ -32,6 +46,7 @@ fn stop_reason(finish: Option<&Finish>) -> Value {
     match finish {
         Some(Finish { stop_text: Some(_), .. }) => json!("stop_sequence"),
         Some(Finish { kind: FinishKind::Stop, .. }) => json!("end_turn"),
+        Some(Finish { kind: FinishKind::Calls, .. }) => json!("tool_use"),
         Some(Finish { kind: FinishKind::Length, .. }) => json!("max_tokens"),
         None => Value::Null,
     }
@@ -51,15 +66,73 @@ fn usage(total: &Total) -> Value {
     })
 }
 
-/// An answer as events: one block of text.
+/// An answer as events, in blocks.
 pub(super) struct MessageStream {
     head: Head,
     finish: Option<Finish>,
+    /// The kind of the block that is open.
+    open: Option<BlockKind>,
+    /// Blocks that were opened.
+    blocks: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BlockKind {
+    Text,
+    Thinking,
+    ToolUse,
 }
 
 impl MessageStream {
     pub(super) fn new(head: Head) -> Self {
-        Self { head, finish: None }
+        Self { head, finish: None, open: None, blocks: 0 }
+    }
+
+    /// Opens a block, after the one that was open.
+    fn begin_block(&mut self, kind: BlockKind, block: &Value, events: &mut Vec<SseEvent>) {
+        self.end_block(events);
+        self.open = Some(kind);
+        self.blocks += 1;
+        let start = json!({"index": self.blocks - 1, "content_block": block});
+        events.push(event("content_block_start", start));
+    }
+
+    fn end_block(&mut self, events: &mut Vec<SseEvent>) {
+        if let Some(kind) = self.open.take() {
+            if kind == BlockKind::Thinking {
+                self.delta(&json!({"type": "signature_delta", "signature": ""}), events);
+            }
+            events.push(event("content_block_stop", json!({"index": self.blocks - 1})));
+        }
+    }
+
+    fn delta(&self, delta: &Value, events: &mut Vec<SseEvent>) {
+        events.push(event("content_block_delta", json!({"index": self.blocks - 1, "delta": delta})));
+    }
+
+    fn part(&mut self, part: Part, events: &mut Vec<SseEvent>) {
+        match part {
+            Part::Content(text) => {
+                if self.open != Some(BlockKind::Text) {
+                    self.begin_block(BlockKind::Text, &json!({"type": "text", "text": ""}), events);
+                }
+                self.delta(&json!({"type": "text_delta", "text": text}), events);
+            }
+            Part::Reasoning(text) => {
+                if self.open != Some(BlockKind::Thinking) {
+                    let block = json!({"type": "thinking", "thinking": "", "signature": ""});
+                    self.begin_block(BlockKind::Thinking, &block, events);
+                }
+                self.delta(&json!({"type": "thinking_delta", "thinking": text}), events);
+            }
+            Part::Call { id, name, .. } => {
+                let block = json!({"type": "tool_use", "id": id, "name": name, "input": {}});
+                self.begin_block(BlockKind::ToolUse, &block, events);
+            }
+            Part::Arguments { json, .. } => {
+                self.delta(&json!({"type": "input_json_delta", "partial_json": json}), events);
+            }
+        }
     }
 }
 
@@ -70,31 +143,26 @@ fn event(name: &'static str, mut data: Value) -> SseEvent {
 
 impl Protocol for MessageStream {
     fn begin(&mut self) -> Vec<SseEvent> {
-        vec![
-            event("message_start", json!({"message": message(&self.head, &json!([]))})),
-            event("content_block_start", json!({"index": 0, "content_block": {"type": "text", "text": ""}})),
-        ]
+        vec![event("message_start", json!({"message": message(&self.head, &json!([]))}))]
     }
 
     fn update(&mut self, update: Update) -> Vec<SseEvent> {
         self.finish = update.finish.or(self.finish.take());
-        let delta = |part| match part {
-            Part::Content(text) => event(
-                "content_block_delta",
-                json!({"index": 0, "delta": {"type": "text_delta", "text": text}}),
-            ),
-        };
-        update.parts.into_iter().map(delta).collect()
+        let mut events = Vec::new();
+        for part in update.parts {
+            self.part(part, &mut events);
+        }
+        events
     }
 
     fn end(&mut self, answering: &Answering) -> Vec<SseEvent> {
+        let mut events = Vec::new();
+        self.end_block(&mut events);
         let finish = self.finish.as_ref();
         let delta = json!({"stop_reason": stop_reason(finish), "stop_sequence": stop_sequence(finish)});
-        vec![
-            event("content_block_stop", json!({"index": 0})),
-            event("message_delta", json!({"delta": delta, "usage": usage(&answering.total)})),
-            event("message_stop", json!({})),
-        ]
+        events.push(event("message_delta", json!({"delta": delta, "usage": usage(&answering.total)})));
+        events.push(event("message_stop", json!({})));
+        events
     }
 
     fn fail(&mut self, error: &ApiError) -> Vec<SseEvent> {

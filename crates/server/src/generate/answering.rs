@@ -3,6 +3,7 @@
 //! Who drops an [`Answering`] before its end wants no more of it: the engine forgets its requests at the next step.
 
 use super::choice::Choice;
+use super::held::Held;
 use super::params::Params;
 use super::parts::Part;
 use super::prompt::Prompt;
@@ -52,6 +53,8 @@ pub(crate) struct Finish {
 pub(crate) enum FinishKind {
     /// It is whole.
     Stop,
+    /// It is whole and calls tools.
+    Calls,
     /// A limit of tokens was reached.
     Length,
 }
@@ -64,6 +67,8 @@ pub(crate) struct Total {
     /// Tokens of prompts that were known.
     pub(crate) cached_tokens: u64,
     pub(crate) answer_tokens: u64,
+    /// Those of them that models thought by.
+    pub(crate) reasoning_tokens: u64,
 }
 
 /// What the first answer to the first prompt took.
@@ -82,6 +87,8 @@ pub(crate) struct Answering {
     choices: Vec<Choice>,
     pub(crate) total: Total,
     pub(crate) course: Course,
+    /// Of each prompt, the scores of its tokens but the first, where asked for.
+    pub(crate) prompt_scores: Vec<Vec<TokenLogprobs>>,
     time: Duration,
     began: Instant,
     _permit: Permit,
@@ -91,6 +98,7 @@ pub(crate) struct Answering {
 #[derive(Clone, Copy)]
 struct Running {
     choice: usize,
+    prompt: usize,
     prompt_tokens: usize,
     /// The first answer to a prompt is the one that its prompt is counted with.
     is_first: bool,
@@ -115,6 +123,7 @@ impl Answering {
         served: Arc<Served>,
         prompts: Vec<Prompt>,
         params: &Params,
+        held: &Held,
         prompt_path: &'static str,
     ) -> Result<Self, ApiError> {
         let (sender, events) = unbounded_channel();
@@ -124,7 +133,7 @@ impl Answering {
         let mut choices = Vec::with_capacity(count);
         for prompt in &prompts {
             for _ in 0..params.choices {
-                choices.push(Choice::new(&served.text.tokenizer, params, prompt.place)?);
+                choices.push(Choice::new(&served.text.tokenizer, params, &held.reading, prompt.place)?);
             }
         }
         let mut answering = Self {
@@ -134,24 +143,25 @@ impl Answering {
             choices,
             total: Total::default(),
             course: Course::default(),
+            prompt_scores: vec![Vec::new(); prompts.len()],
             time: params.time,
             began: Instant::now(),
             _permit: permit,
         };
         for (number, prompt) in prompts.into_iter().enumerate() {
-            let requests = params.requests(&prompt, &answering.served, &sink, prompt_path)?;
+            let requests = params.requests(&prompt, &answering.served, held, &sink, prompt_path)?;
             let ids = answering.served.handle.submit_choices(requests);
             let ids = ids.map_err(|error| ApiError::submit(prompt_path, error))?;
-            answering.follow(&ids, number * params.choices as usize, prompt.ids.len());
+            answering.follow(&ids, number, prompt.ids.len());
         }
         Ok(answering)
     }
 
-    fn follow(&mut self, ids: &[RequestId], first: usize, prompt_tokens: usize) {
+    fn follow(&mut self, ids: &[RequestId], prompt: usize, prompt_tokens: usize) {
         self.total.prompt_tokens += prompt_tokens as u64;
         for (place, id) in ids.iter().enumerate() {
-            let (choice, is_first) = (first + place, place == 0);
-            self.running.insert(*id, Running { choice, prompt_tokens, is_first, last_token: None });
+            let (choice, is_first) = (prompt * ids.len() + place, place == 0);
+            self.running.insert(*id, Running { choice, prompt, prompt_tokens, is_first, last_token: None });
         }
     }
 
@@ -191,7 +201,7 @@ impl Answering {
                     self.course.first_different = common_tokens;
                 }
             }
-            Event::Prefilled { .. } => {}
+            Event::Prefilled { logprobs, .. } => self.prompt_scores[running.prompt].extend(logprobs),
             Event::Token { token, logprobs } => {
                 self.measure(id);
                 let choice = &mut self.choices[running.choice];
@@ -211,6 +221,7 @@ impl Answering {
                 if running.choice == 0 {
                     self.course.usage = usage;
                 }
+                self.total.reasoning_tokens += self.choices[running.choice].reasoning_tokens;
                 let update = update_of(updates, running.choice);
                 self.choices[running.choice].finish(reason, self.time, update)?;
             }
@@ -271,6 +282,7 @@ impl Params {
         &self,
         prompt: &Prompt,
         served: &Served,
+        held: &Held,
         sink: &Arc<dyn Sink>,
         prompt_path: &'static str,
     ) -> Result<Vec<Request>, ApiError> {
@@ -286,8 +298,9 @@ impl Params {
             min_tokens: self.min_tokens,
             end_tokens: end_tokens.clone(),
             logprobs: self.logprobs,
-            prompt_logprobs: None,
-            constraint: None,
+            // The first answer's prompt is every one's.
+            prompt_logprobs: self.prompt_logprobs.filter(|_| choice == 0),
+            constraint: held.constraint.as_ref().map(|constraint| constraint.copy()),
             priority: self.priority,
             deadline: Some(Instant::now() + self.time),
             cache_salt: self.cache_salt,

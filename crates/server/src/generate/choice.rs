@@ -2,51 +2,76 @@
 
 use super::answering::{Finish, FinishKind, Token, Update};
 use super::params::Params;
-use super::parts::{Part, Splitter};
+use super::parts::{Reading, Splitter, append};
 use crate::error::ApiError;
 use gannet_engine::FinishReason;
 use gannet_ops::TokenId;
-use gannet_text::decode::{Decoder, Place};
+use gannet_text::decode::{Decoder, Place, SpecialTokens};
 use gannet_text::stop::StopStrings;
 use gannet_text::tokenizer::Tokenizer;
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// One answer so far.
 pub(crate) struct Choice {
+    tokenizer: Tokenizer,
     decoder: Decoder,
+    /// Control tokens that are read; where absent, the decoder knows which are shown.
+    marks: Option<HashSet<u32>>,
     stops: StopStrings,
     stop_texts: Vec<String>,
     stop_tokens: Vec<TokenId>,
     splitter: Splitter,
     /// Tokens so far, without an end token.
     pub(crate) tokens: usize,
+    /// Those of them that the model thought by.
+    pub(crate) reasoning_tokens: u64,
 }
 
 impl Choice {
-    pub(crate) fn new(tokenizer: &Tokenizer, params: &Params, place: Place) -> Result<Self, ApiError> {
+    pub(crate) fn new(
+        tokenizer: &Tokenizer,
+        params: &Params,
+        reading: &Reading,
+        place: Place,
+    ) -> Result<Self, ApiError> {
+        let splitter = Splitter::new(reading);
+        let marks = splitter.marks(tokenizer).filter(|_| params.special_tokens == SpecialTokens::Skip);
+        let shown = if marks.is_some() { SpecialTokens::Show } else { params.special_tokens };
         Ok(Self {
-            decoder: Decoder::new(tokenizer, params.special_tokens, place),
+            tokenizer: tokenizer.clone(),
+            decoder: Decoder::new(tokenizer, shown, place),
+            marks,
             stops: StopStrings::new(params.stops.clone()).map_err(|error| ApiError::text("stop", &error))?,
             stop_texts: params.stops.clone(),
             stop_tokens: params.stop_tokens.clone(),
-            splitter: Splitter::Plain,
+            splitter,
             tokens: 0,
+            reasoning_tokens: 0,
         })
     }
 
-    /// Whether a stop string was found: what comes now isn't wanted.
+    /// Whether a stop string was found, or the one call is there: what comes now isn't wanted.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stops.stopped().is_some()
+        self.stops.stopped().is_some() || self.splitter.is_done()
     }
 
-    /// Takes a token; true where it completes a stop string.
+    /// Takes a token; true where the answer ends with it.
     pub(crate) fn push(&mut self, token: Token, update: &mut Update) -> bool {
         if self.is_stopped() {
             return false;
         }
         self.tokens += 1;
-        let text = self.stops.push(&self.decoder.push(token.id.0));
-        append(&mut update.parts, self.splitter.push(text));
+        let was_reasoning = self.splitter.is_reasoning();
+        let is_hidden = self
+            .marks
+            .as_ref()
+            .is_some_and(|marks| self.tokenizer.is_special(token.id.0) && !marks.contains(&token.id.0));
+        if !is_hidden {
+            let text = self.stops.push(&self.decoder.push(token.id.0));
+            append(&mut update.parts, self.splitter.push(&text));
+        }
+        self.reasoning_tokens += u64::from(was_reasoning || self.splitter.is_reasoning());
         update.tokens.push(token);
         self.is_stopped()
     }
@@ -60,7 +85,7 @@ impl Choice {
     ) -> Result<(), ApiError> {
         let rest = self.stops.push(&self.decoder.finish());
         let rest = rest + &self.stops.finish();
-        append(&mut update.parts, self.splitter.push(rest));
+        append(&mut update.parts, self.splitter.push(&rest));
         append(&mut update.parts, self.splitter.finish());
         let stop = self.stops.stopped().map(|stop| self.stop_texts[stop.index].clone());
         update.finish = Some(self.ending(reason, stop, time)?);
@@ -69,8 +94,8 @@ impl Choice {
 
     fn ending(&self, reason: FinishReason, stop: Option<String>, time: Duration) -> Result<Finish, ApiError> {
         let kind = match &reason {
-            _ if stop.is_some() => FinishKind::Stop,
-            FinishReason::EndToken(_) | FinishReason::Complete | FinishReason::Truncated => FinishKind::Stop,
+            _ if stop.is_some() => self.whole(),
+            FinishReason::EndToken(_) | FinishReason::Complete | FinishReason::Truncated => self.whole(),
             FinishReason::MaxTokens | FinishReason::ContextFull => FinishKind::Length,
             FinishReason::Cancelled => return Err(ApiError::Draining),
             FinishReason::TimedOut => return Err(ApiError::TimedOut { limit: time }),
@@ -89,14 +114,9 @@ impl Choice {
         };
         Ok(Finish { kind, stop_text: stop, stop_token })
     }
-}
 
-/// Adds parts, joined to the last one where they go on with it.
-fn append(parts: &mut Vec<Part>, more: Vec<Part>) {
-    for part in more {
-        match (parts.last_mut(), part) {
-            (Some(Part::Content(text)), Part::Content(more)) => text.push_str(&more),
-            (None, part) => parts.push(part),
-        }
+    /// How a whole answer ends.
+    fn whole(&self) -> FinishKind {
+        if self.splitter.has_calls() { FinishKind::Calls } else { FinishKind::Stop }
     }
 }

@@ -2,10 +2,13 @@
 //!
 //! Knows no protocol and no HTTP.
 
+pub(crate) mod held;
 pub(crate) mod params;
 pub(crate) mod prompt;
+mod toolless;
 
 pub(crate) mod answering;
 mod choice;
 pub(crate) mod collect;
+pub(crate) mod embedding;
 pub(crate) mod parts;

@@ -29,6 +29,8 @@ pub(crate) struct Params {
     pub(crate) stops: Vec<String>,
     pub(crate) stop_tokens: Vec<TokenId>,
     pub(crate) logprobs: Option<u32>,
+    /// The same of the prompt's tokens.
+    pub(crate) prompt_logprobs: Option<u32>,
     pub(crate) priority: i32,
     pub(crate) cache_salt: u64,
     pub(crate) special_tokens: SpecialTokens,
@@ -61,9 +63,9 @@ impl Params {
             stops: stops(fields, "stop")?,
             stop_tokens: token_list(fields, "stop_token_ids", served)?,
             logprobs: None,
-            // Here as elsewhere in the field a lower number goes first; the engine counts the other way.
-            priority: -(fields.integer("priority", -1_000_000..=1_000_000)?.unwrap_or(0) as i32),
-            cache_salt: fields.string("cache_salt")?.map_or(0, |salt| salt_of(&salt)),
+            prompt_logprobs: None,
+            priority: priority(fields)?,
+            cache_salt: salt(fields)?,
             special_tokens: match fields.boolean("skip_special_tokens")?.unwrap_or(true) {
                 true => SpecialTokens::Skip,
                 false => SpecialTokens::Show,
@@ -175,19 +177,24 @@ pub(crate) fn logprob_count(fields: &mut Fields, name: &str) -> Result<Option<u3
 fn extras(fields: &mut Fields) -> Result<Extras, ApiError> {
     fields.only("include_stop_str_in_output", &[json!(false)], "stop strings are never part of an answer")?;
     fields.only("spaces_between_special_tokens", &[json!(true)], "only `true` is known")?;
-    fields.refuse("prompt_logprobs", "the scores of a prompt's tokens are not kept")?;
     fields.refuse("bad_words", "use `logit_bias` with token ids")?;
     fields.refuse("truncate_prompt_tokens", "prompts are never cut; shorten it before you send it")?;
     fields.refuse("logits_processors", "code from requests is never run")?;
-    for name in ["guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs"] {
-        fields.refuse(name, "answers can't be held to a grammar")?;
-    }
-    fields.refuse("thinking_token_budget", "reasoning is not told apart from content")?;
     fields.only("use_beam_search", &[json!(false)], "there is no beam search")?;
     Ok(Extras {
         token_ids: fields.boolean("return_token_ids")?.unwrap_or(false),
         timings: fields.boolean("timings")?.unwrap_or(false),
     })
+}
+
+/// Here as elsewhere in the field a lower number goes first; the engine counts the other way.
+pub(crate) fn priority(fields: &mut Fields) -> Result<i32, ApiError> {
+    Ok(-(fields.integer("priority", -1_000_000..=1_000_000)?.unwrap_or(0) as i32))
+}
+
+/// Requests of different salts share no cached prompt.
+pub(crate) fn salt(fields: &mut Fields) -> Result<u64, ApiError> {
+    Ok(fields.string("cache_salt")?.map_or(0, |salt| salt_of(&salt)))
 }
 
 /// The number that stands for a salt; 0 is for requests without one.

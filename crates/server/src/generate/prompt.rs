@@ -3,13 +3,18 @@
 //! Rendering and encoding are work, and what they work on comes from outside: they run on threads of their own, a few at
 //! once, never on those that serve connections.
 
+use super::held::Formats;
+use super::toolless;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::models::Served;
+use gannet_grammar::Reasoning;
 use gannet_ops::TokenId;
-use gannet_text::chat::{Message, RenderOptions};
+use gannet_text::calls::{CallFormat, ReasoningFormat};
+use gannet_text::chat::{ChatTemplate, Message, RenderOptions};
 use gannet_text::decode::{Place, SpecialTokens};
 use gannet_text::error::TextError;
+use gannet_text::text::Text;
 use gannet_text::tokenizer::{Specials, Tokenizer};
 use serde_json::Value;
 use std::sync::Arc;
@@ -32,25 +37,44 @@ pub(crate) struct Conversation {
     pub(crate) options: RenderOptions,
 }
 
-/// Renders and encodes a conversation.
+/// Renders and encodes a conversation, and tells in which formats it goes on.
 pub(crate) async fn of_chat(
     app: &App,
     served: &Arc<Served>,
     mut chat: Conversation,
-) -> Result<Prompt, ApiError> {
+) -> Result<(Prompt, Formats), ApiError> {
     let model = served.clone();
     chat.options.boundaries = served.is_recurrent;
-    aside(app, move || {
-        let Conversation { messages, tools, options } = &chat;
-        let encoded = || -> Result<Prompt, TextError> {
-            let rendered = model.text.require_template(tools)?.render(messages, tools, options)?;
-            let encoded = model.text.tokenizer.encode_chat_with_boundaries(&rendered)?;
-            let boundaries = encoded.boundaries.iter().map(|boundary| boundary.tokens as u32).collect();
-            Ok(Prompt { ids: token_ids(encoded.ids), boundaries, place: Place::Start })
-        };
-        encoded().map_err(|error| ApiError::text("messages", &error))
-    })
-    .await
+    aside(app, move || encoded(&model.text, chat).map_err(|error| ApiError::text("messages", &error))).await
+}
+
+fn encoded(text: &Text, chat: Conversation) -> Result<(Prompt, Formats), TextError> {
+    let Conversation { mut messages, mut tools, options } = chat;
+    let template = text.require_template(&tools)?;
+    if !template.mentions("tools") && toolless::has_tools(&messages, &tools) {
+        messages = toolless::spelt(messages, &tools);
+        tools.clear();
+    }
+    let rendered = template.render(&messages, &tools, &options)?;
+    let encoded = text.tokenizer.encode_chat_with_boundaries(&rendered)?;
+    let boundaries = encoded.boundaries.iter().map(|boundary| boundary.tokens as u32).collect();
+    let prompt = Prompt { ids: token_ids(encoded.ids), boundaries, place: Place::Start };
+    Ok((prompt, formats(template, &rendered.text)))
+}
+
+/// The formats that the template shows, and what the prompt has opened.
+fn formats(template: &ChatTemplate, prompt: &str) -> Formats {
+    let source = template.source();
+    let calls = CallFormat::of_template(source);
+    // Harmony's reasoning is part of its calls' format.
+    let reasoning = ReasoningFormat::of_template(source).filter(|_| calls != CallFormat::Harmony);
+    let before = match reasoning {
+        None => Reasoning::None,
+        Some(format) if format.is_opened_by(prompt) => Reasoning::IsOpen(format),
+        Some(format) if prompt.trim_end().ends_with(format.marks()[1]) => Reasoning::None,
+        Some(format) => Reasoning::MayOpen(format),
+    };
+    Formats { calls, reasoning, before }
 }
 
 /// Encodes texts as they are, with what the tokenizer puts at their ends.
@@ -91,7 +115,7 @@ pub(crate) fn shown(tokenizer: &Tokenizer, ids: &[TokenId], special_tokens: Spec
 }
 
 /// Runs work on a thread for work, when there is a place.
-async fn aside<T: Send + 'static>(
+pub(super) async fn aside<T: Send + 'static>(
     app: &App,
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {

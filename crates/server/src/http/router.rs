@@ -4,7 +4,7 @@ use super::{gate, openapi, probes};
 use crate::anthropic::messages;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::openai::{chat, completions, models, responses, tokens};
+use crate::openai::{chat, completions, embeddings, models, responses, tokens};
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderValue, Method, Request, header};
@@ -35,6 +35,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         ("/v1/responses", post(responses::create)),
         ("/v1/responses/{id}", get(responses::one).delete(responses::delete)),
         ("/v1/responses/{id}/cancel", post(responses::cancel)),
+        ("/v1/embeddings", post(embeddings::answer)),
         ("/v1/messages", post(messages::answer)),
         ("/v1/messages/count_tokens", post(messages::count)),
     ];

@@ -1,11 +1,14 @@
 //! `/v1/chat/completions`: a conversation is continued.
 
 use super::chat_form::{self, ChatStream};
+use super::format;
 use super::messages::messages;
 use super::request::{self, Delivery, Head};
+use super::tools::{self, ToolForm};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::generate::answering::Answering;
+use crate::generate::held::{self, Wanted};
 use crate::generate::params::{Params, logprob_count, token_count};
 use crate::generate::prompt::{self, Conversation};
 use crate::http::sse;
@@ -20,10 +23,15 @@ use std::sync::Arc;
 
 /// Where a request's prompt stands in it.
 pub(super) const PROMPT: &str = "messages";
+/// The parameter that asks for the scores of the prompt's tokens.
+const PROMPT_LOGPROBS: &str = "prompt_logprobs";
+/// The parameter that bounds the reasoning.
+const THINKING: &str = "thinking_token_budget";
 
 /// A request for a conversation's next message.
 struct ChatRequest {
     conversation: Conversation,
+    wanted: Wanted,
     params: Params,
     delivery: Delivery,
 }
@@ -34,18 +42,25 @@ pub(crate) async fn answer(
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
     let (fields, served) = request::open(&app, request).await?;
-    let ChatRequest { conversation, params, delivery } = take(fields, &served, &app)?;
-    let prompt = prompt::of_chat(&app, &served, conversation).await?;
+    let ChatRequest { conversation, wanted, params, delivery } = take(fields, &served, &app)?;
+    let (prompt, formats) = prompt::of_chat(&app, &served, conversation).await?;
+    let held = held::of_chat(&app, &served, wanted, formats).await?;
     let head = Head::new("chatcmpl-", &served);
-    let prompt_ids = params.extras.token_ids.then(|| prompt.ids.clone());
-    let mut answering = Answering::start(served.clone(), vec![prompt], &params, PROMPT)?;
+    let prompt_ids = prompt.ids.clone();
+    let mut answering = Answering::start(served.clone(), vec![prompt], &params, &held, PROMPT)?;
     match delivery {
         Delivery::Whole => {
             let answers = answering.collect(params.choices as usize).await?;
-            Ok(chat_form::whole(&head, &served, &params, answers, &answering, prompt_ids))
+            Ok(chat_form::whole(&head, &served, &params, answers, &answering, &prompt_ids))
         }
         Delivery::Stream { with_usage } => {
-            let stream = ChatStream::new(head, served, &params, with_usage, prompt_ids);
+            let stream = ChatStream::new(
+                head,
+                served,
+                &params,
+                with_usage,
+                Some(prompt_ids).filter(|_| params.extras.token_ids),
+            );
             Ok(sse::respond(answering, stream, app.config.limits.keep_alive))
         }
     }
@@ -58,7 +73,7 @@ pub(crate) async fn render(
 ) -> Result<Response, ApiError> {
     let (fields, served) = request::open(&app, request).await?;
     let ChatRequest { conversation, .. } = take(fields, &served, &app)?;
-    let prompt = prompt::of_chat(&app, &served, conversation).await?;
+    let (prompt, _) = prompt::of_chat(&app, &served, conversation).await?;
     Ok(chat_form::json(&chat_form::rendered(&served, &prompt)))
 }
 
@@ -66,13 +81,20 @@ fn take(mut fields: Fields, served: &Served, app: &App) -> Result<ChatRequest, A
     let messages = messages(fields.require("messages", "a list of messages")?)?;
     let mut options = request::render_options(&mut fields)?;
     let template = served.text.template.as_ref();
-    request::reasoning_effort(&mut fields, template, &mut options.variables)?;
-    refuse_tools(&mut fields)?;
-    refuse_formats(&mut fields)?;
+    request::reasoning_effort(&mut fields, "reasoning_effort", template, &mut options.variables)?;
+    let wanted = Wanted {
+        form: format::take(&mut fields)?,
+        tools: tools::take(&mut fields, ToolForm::Nested)?,
+        thinking_budget: token_count(&mut fields, THINKING, 0)?.map(|budget| (THINKING, budget)),
+    };
+    fields.refuse("functions", "functions are gone; use `tools`")?;
+    fields.refuse("function_call", "functions are gone; use `tool_choice`")?;
     let mut params = Params::take(&mut fields, served, app.config.limits.request_time)?;
     params.max_tokens = max_tokens(&mut fields)?;
     params.logprobs = logprobs(&mut fields)?;
+    params.prompt_logprobs = logprob_count(&mut fields, PROMPT_LOGPROBS)?;
     let delivery = request::delivery(&mut fields)?;
+    request::check_prompt_logprobs(&params, delivery, PROMPT_LOGPROBS)?;
     request::about_the_client(&mut fields)?;
     for name in ["audio", "prediction", "web_search_options", "verbosity", "moderation"] {
         fields.refuse(name, "this server has nothing of that kind")?;
@@ -80,22 +102,11 @@ fn take(mut fields: Fields, served: &Served, app: &App) -> Result<ChatRequest, A
     fields.only("modalities", &[json!(["text"])], "answers are text")?;
     fields.finish()?;
     Ok(ChatRequest {
-        conversation: Conversation { messages, tools: Vec::new(), options },
+        conversation: Conversation { messages, tools: wanted.tools.shown.clone(), options },
+        wanted,
         params: params.check()?,
         delivery,
     })
-}
-
-fn refuse_tools(fields: &mut Fields) -> Result<(), ApiError> {
-    fields.only("tools", &[json!([])], "calls of tools are not told apart from text")?;
-    fields.only("tool_choice", &[json!("none"), json!("auto")], "there are no tools to choose from")?;
-    fields.boolean("parallel_tool_calls")?;
-    fields.refuse("functions", "functions are gone; use `tools`")?;
-    fields.refuse("function_call", "functions are gone; use `tool_choice`")
-}
-
-fn refuse_formats(fields: &mut Fields) -> Result<(), ApiError> {
-    fields.only("response_format", &[json!({"type": "text"})], "answers can't be held to a format")
 }
 
 /// Both names mean the same; where both are given they have to agree.

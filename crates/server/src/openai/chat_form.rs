@@ -1,12 +1,12 @@
 //! Answers to conversations in the protocol's form: whole, and as chunks.
 
 use super::chunks::{Chunks, DONE};
-use super::logprobs::{ids_of, of_chat};
+use super::logprobs::{ids_of, of_chat, of_prompt};
 use super::request::Head;
 use super::usage::account;
 use crate::error::ApiError;
 use crate::generate::answering::{Answering, Finish, FinishKind, Token, Update};
-use crate::generate::collect::Whole;
+use crate::generate::collect::{Call, Whole};
 use crate::generate::params::{Extras, Params};
 use crate::generate::parts::Part;
 use crate::generate::prompt::Prompt;
@@ -33,26 +33,62 @@ pub(super) fn whole(
     params: &Params,
     answers: Vec<Whole>,
     answering: &Answering,
-    prompt_ids: Option<Vec<TokenId>>,
+    prompt_ids: &[TokenId],
 ) -> Response {
     let choices = answers.into_iter().enumerate().map(|(index, answer)| {
-        let message = json!({"role": "assistant", "content": answer.content, "refusal": null});
+        let message = message(&answer);
         let mut choice = ended(index, "message", message, answer.finish.as_ref());
         add_tokens(&mut choice, served, params.logprobs, params.extras, &answer.tokens);
         Value::Object(choice)
     });
     let mut object = head.object("chat.completion", choices.collect());
     account(&mut object, params.extras, answering);
-    if let Some(ids) = prompt_ids {
-        object.insert("prompt_token_ids".to_owned(), json!(plain(&ids)));
+    if params.extras.token_ids {
+        object.insert("prompt_token_ids".to_owned(), json!(plain(prompt_ids)));
+    }
+    if params.prompt_logprobs.is_some() {
+        let scores = answering.prompt_scores.first().map(Vec::as_slice).unwrap_or_default();
+        let scores = of_prompt(&served.text.tokenizer, prompt_ids, scores);
+        object.insert("prompt_logprobs".to_owned(), scores);
     }
     json(&Value::Object(object))
+}
+
+/// The message of a whole answer.
+fn message(answer: &Whole) -> Value {
+    let (content, calls) = (answer.content(), answer.calls());
+    let content = if content.is_empty() && !calls.is_empty() { Value::Null } else { json!(content) };
+    let mut message = json!({"role": "assistant", "content": content, "refusal": null});
+    if let Some(reasoning) = answer.reasoning() {
+        message["reasoning_content"] = json!(reasoning);
+    }
+    if !calls.is_empty() {
+        let call = |Call { id, name, arguments }: &Call| json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}});
+        message["tool_calls"] = calls.iter().map(call).collect();
+    }
+    message
+}
+
+/// What a part adds to a message.
+fn delta(part: Part) -> Value {
+    match part {
+        Part::Content(text) => json!({"content": text}),
+        Part::Reasoning(text) => json!({"reasoning_content": text}),
+        Part::Call { index, id, name } => {
+            let function = json!({"name": name, "arguments": ""});
+            json!({"tool_calls": [{"index": index, "id": id, "type": "function", "function": function}]})
+        }
+        Part::Arguments { index, json } => {
+            json!({"tool_calls": [{"index": index, "function": {"arguments": json}}]})
+        }
+    }
 }
 
 /// The word for how an answer ended.
 pub(super) fn finish_word(finish: Option<&Finish>) -> Value {
     match finish.map(|finish| finish.kind) {
         Some(FinishKind::Stop) => json!("stop"),
+        Some(FinishKind::Calls) => json!("tool_calls"),
         Some(FinishKind::Length) => json!("length"),
         None => Value::Null,
     }
@@ -155,12 +191,8 @@ impl Protocol for ChatStream {
         let Update { choice, parts, mut tokens, finish } = update;
         let mut events: Vec<SseEvent> = self.opening(choice).into_iter().collect();
         for part in parts {
-            match part {
-                Part::Content(text) => {
-                    events.push(self.delta(choice, json!({"content": text}), &tokens, None));
-                    tokens.clear();
-                }
-            }
+            events.push(self.delta(choice, delta(part), &tokens, None));
+            tokens.clear();
         }
         let has_more = !tokens.is_empty() && (self.logprobs.is_some() || self.chunks.extras.token_ids);
         if has_more && finish.is_none() {

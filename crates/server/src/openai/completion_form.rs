@@ -2,11 +2,11 @@
 
 use super::chat_form::{finish_word, json, plain, stop_reason};
 use super::chunks::{Chunks, DONE};
-use super::logprobs::{ids_of, of_completion};
+use super::logprobs::{Lists, ids_of, of_prompt};
 use super::request::Head;
 use super::usage::{account, usage};
 use crate::error::ApiError;
-use crate::generate::answering::{Answering, Finish, FinishKind, Token, Total, Update};
+use crate::generate::answering::{Answering, Finish, FinishKind, Total, Update};
 use crate::generate::collect::Whole;
 use crate::generate::params::Params;
 use crate::generate::parts::Part;
@@ -22,8 +22,10 @@ use std::sync::Arc;
 pub(super) struct Echo {
     /// Their texts, where the answers are to begin with them.
     pub(super) texts: Option<Vec<String>>,
-    /// Their ids, where asked for.
-    pub(super) prompt_ids: Option<Vec<Vec<TokenId>>>,
+    /// Their ids.
+    pub(super) prompts: Vec<Vec<TokenId>>,
+    /// Whether the scores of their tokens are told.
+    pub(super) tells_scores: bool,
     /// Answers to each.
     pub(super) choices: usize,
 }
@@ -31,10 +33,6 @@ pub(super) struct Echo {
 impl Echo {
     fn text(&self, choice: usize) -> &str {
         self.texts.as_ref().map_or("", |texts| &texts[choice / self.choices])
-    }
-
-    fn ids(&self, choice: usize) -> Option<Vec<u32>> {
-        self.prompt_ids.as_ref().map(|ids| plain(&ids[choice / self.choices]))
     }
 }
 
@@ -47,13 +45,26 @@ pub(super) fn whole(
     answering: &Answering,
     echo: &Echo,
 ) -> Response {
+    let tokenizer = &served.text.tokenizer;
     let choices = answers.into_iter().enumerate().map(|(index, answer)| {
         let before = echo.text(index);
-        let mut choice = ended(index, &format!("{before}{}", answer.content), answer.finish.as_ref());
-        let mut offset = before.chars().count();
-        add_tokens(&mut choice, served, params, &answer.tokens, &mut offset);
-        if let Some(ids) = echo.ids(index) {
-            choice.insert("prompt_token_ids".to_owned(), json!(ids));
+        let mut choice = ended(index, &format!("{before}{}", answer.content()), answer.finish.as_ref());
+        let prompt = index / echo.choices;
+        let (ids, scores) = (&echo.prompts[prompt], &answering.prompt_scores[prompt]);
+        if params.logprobs.is_some() {
+            let mut lists = Lists::behind(if echo.texts.is_some() { 0 } else { before.chars().count() });
+            if echo.texts.is_some() {
+                lists.push_prompt(tokenizer, ids, scores);
+            }
+            lists.push_answer(tokenizer, &answer.tokens);
+            choice.insert("logprobs".to_owned(), lists.value());
+        }
+        if params.extras.token_ids {
+            choice.insert("token_ids".to_owned(), json!(ids_of(&answer.tokens)));
+            choice.insert("prompt_token_ids".to_owned(), json!(plain(ids)));
+        }
+        if echo.tells_scores {
+            choice.insert("prompt_logprobs".to_owned(), of_prompt(tokenizer, ids, scores));
         }
         Value::Object(choice)
     });
@@ -64,13 +75,19 @@ pub(super) fn whole(
 
 /// The prompts alone, for requests of no tokens.
 pub(super) fn echo_alone(head: &Head, prompts: &[Prompt], params: &Params, echo: &Echo) -> Response {
-    let finish = Finish { kind: FinishKind::Length, stop_text: None, stop_token: None };
+    let cut = cut_at_once();
     let count = prompts.len() * params.choices as usize;
-    let choices = (0..count).map(|index| Value::Object(ended(index, echo.text(index), Some(&finish))));
+    let choices = (0..count).map(|index| Value::Object(ended(index, echo.text(index), cut.finish.as_ref())));
     let prompt_tokens = prompts.iter().map(|prompt| prompt.ids.len() as u64).sum();
     let mut object = head.object("text_completion", choices.collect());
     object.insert("usage".to_owned(), usage(&Total { prompt_tokens, ..Total::default() }));
     json(&Value::Object(object))
+}
+
+/// An answer of no tokens.
+pub(super) fn cut_at_once() -> Whole {
+    let finish = Finish { kind: FinishKind::Length, stop_text: None, stop_token: None };
+    Whole { finish: Some(finish), ..Whole::default() }
 }
 
 fn ended(index: usize, text: &str, finish: Option<&Finish>) -> Map<String, Value> {
@@ -83,21 +100,6 @@ fn ended(index: usize, text: &str, finish: Option<&Finish>) -> Map<String, Value
         choice.insert("stop_reason".to_owned(), stop_reason(finish));
     }
     choice
-}
-
-fn add_tokens(
-    choice: &mut Map<String, Value>,
-    served: &Served,
-    params: &Params,
-    tokens: &[Token],
-    offset: &mut usize,
-) {
-    if params.logprobs.is_some() {
-        choice.insert("logprobs".to_owned(), of_completion(&served.text.tokenizer, tokens, offset));
-    }
-    if params.extras.token_ids {
-        choice.insert("token_ids".to_owned(), json!(ids_of(tokens)));
-    }
 }
 
 /// An answer as chunks.
@@ -142,6 +144,8 @@ impl Protocol for CompletionStream {
         for part in parts {
             match part {
                 Part::Content(more) => text.push_str(&more),
+                // Continuations are read as plain text.
+                Part::Reasoning(_) | Part::Call { .. } | Part::Arguments { .. } => {}
             }
         }
         let tells_tokens =
@@ -151,10 +155,19 @@ impl Protocol for CompletionStream {
         }
         let mut choice = ended(index, &text, finish.as_ref());
         if !tokens.is_empty() {
-            add_tokens(&mut choice, &self.served, &self.params, &tokens, &mut offset);
+            if self.params.logprobs.is_some() {
+                let mut lists = Lists::behind(offset);
+                lists.push_answer(&self.served.text.tokenizer, &tokens);
+                offset = lists.offset;
+                choice.insert("logprobs".to_owned(), lists.value());
+            }
+            if self.chunks.extras.token_ids {
+                choice.insert("token_ids".to_owned(), json!(ids_of(&tokens)));
+            }
         }
-        if let Some(ids) = self.echo.ids(index).filter(|_| is_first) {
-            choice.insert("prompt_token_ids".to_owned(), json!(ids));
+        if is_first && self.chunks.extras.token_ids {
+            let ids = &self.echo.prompts[index / self.echo.choices];
+            choice.insert("prompt_token_ids".to_owned(), json!(plain(ids)));
         }
         self.offsets[index] = Some(offset);
         vec![Value::Object(self.chunks.chunk(vec![Value::Object(choice)])).into()]

@@ -1,7 +1,7 @@
 //! Log-probabilities in both of the protocol's forms.
 
 use crate::generate::answering::Token;
-use gannet_ops::TokenId;
+use gannet_ops::{TokenId, TokenLogprobs};
 use gannet_text::tokenizer::Tokenizer;
 use serde_json::{Map, Value, json};
 
@@ -32,25 +32,79 @@ fn named(tokenizer: &Tokenizer, id: TokenId, logprob: f32) -> Map<String, Value>
     entry
 }
 
-/// The form of completions: lists side by side. `offset` counts the characters before these tokens, and goes on.
-pub(crate) fn of_completion(tokenizer: &Tokenizer, tokens: &[Token], offset: &mut usize) -> Value {
-    let (mut texts, mut logprobs, mut top, mut offsets) = (vec![], vec![], vec![], vec![]);
-    for token in tokens {
-        let Some(found) = &token.logprobs else { continue };
-        let text = text_of(tokenizer, token.id);
-        let sampled = found.sampled.unwrap_or(IMPOSSIBLE).max(IMPOSSIBLE);
-        offsets.push(*offset);
-        *offset += text.chars().count();
-        let mut rivals = Map::new();
-        for (id, logprob) in &found.top {
-            rivals.entry(text_of(tokenizer, *id)).or_insert(json!(logprob.max(IMPOSSIBLE)));
-        }
-        rivals.entry(text.clone()).or_insert(json!(sampled));
-        texts.push(text);
-        logprobs.push(sampled);
-        top.push(rivals);
+/// The form of completions: lists side by side.
+#[derive(Debug, Default)]
+pub(crate) struct Lists {
+    texts: Vec<String>,
+    logprobs: Vec<Option<f32>>,
+    top: Vec<Option<Map<String, Value>>>,
+    offsets: Vec<usize>,
+    /// Characters before the next token.
+    pub(crate) offset: usize,
+}
+
+impl Lists {
+    /// With so many characters before the first token.
+    pub(crate) fn behind(offset: usize) -> Self {
+        Self { offset, ..Self::default() }
     }
-    json!({"tokens": texts, "token_logprobs": logprobs, "top_logprobs": top, "text_offset": offsets})
+
+    /// A prompt: its first token has no score.
+    pub(crate) fn push_prompt(&mut self, tokenizer: &Tokenizer, ids: &[TokenId], scores: &[TokenLogprobs]) {
+        for (place, id) in ids.iter().enumerate() {
+            self.push(tokenizer, *id, place.checked_sub(1).and_then(|place| scores.get(place)));
+        }
+    }
+
+    /// Tokens of an answer.
+    pub(crate) fn push_answer(&mut self, tokenizer: &Tokenizer, tokens: &[Token]) {
+        for token in tokens.iter().filter(|token| token.logprobs.is_some()) {
+            self.push(tokenizer, token.id, token.logprobs.as_ref());
+        }
+    }
+
+    fn push(&mut self, tokenizer: &Tokenizer, id: TokenId, found: Option<&TokenLogprobs>) {
+        let text = text_of(tokenizer, id);
+        self.offsets.push(self.offset);
+        self.offset += text.chars().count();
+        let sampled = found.map(|found| found.sampled.unwrap_or(IMPOSSIBLE).max(IMPOSSIBLE));
+        self.top.push(found.map(|found| {
+            let mut rivals = Map::new();
+            for (id, logprob) in &found.top {
+                rivals.entry(text_of(tokenizer, *id)).or_insert(json!(logprob.max(IMPOSSIBLE)));
+            }
+            rivals.entry(text.clone()).or_insert(json!(sampled));
+            rivals
+        }));
+        self.logprobs.push(sampled);
+        self.texts.push(text);
+    }
+
+    pub(crate) fn value(self) -> Value {
+        let Self { texts, logprobs, top, offsets, .. } = self;
+        json!({"tokens": texts, "token_logprobs": logprobs, "top_logprobs": top, "text_offset": offsets})
+    }
+}
+
+/// The field's form for the scores of a prompt: nothing for the first token, then objects by token id. A rank is told
+/// where it is known, among the most likely ones.
+pub(crate) fn of_prompt(tokenizer: &Tokenizer, ids: &[TokenId], scores: &[TokenLogprobs]) -> Value {
+    let entry = |id: TokenId, logprob: f32, rank: Option<usize>| {
+        let text = text_of(tokenizer, id);
+        let value = json!({"logprob": logprob.max(IMPOSSIBLE), "rank": rank, "decoded_token": text});
+        (id.0.to_string(), value)
+    };
+    let of_token = |(id, found): (&TokenId, &TokenLogprobs)| {
+        let mut entries = Map::new();
+        let rank = found.top.iter().position(|(rival, _)| rival == id).map(|place| place + 1);
+        entries.extend([entry(*id, found.sampled.unwrap_or(IMPOSSIBLE), rank)]);
+        for (place, (rival, logprob)) in found.top.iter().enumerate().filter(|(_, (rival, _))| rival != id) {
+            entries.extend([entry(*rival, *logprob, Some(place + 1))]);
+        }
+        Value::Object(entries)
+    };
+    let rest = ids.iter().skip(1).zip(scores).map(of_token);
+    std::iter::once(Value::Null).chain(rest).collect()
 }
 
 fn text_of(tokenizer: &Tokenizer, id: TokenId) -> String {

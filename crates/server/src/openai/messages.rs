@@ -13,25 +13,104 @@ pub(crate) fn messages(field: Field) -> Result<Vec<Message>, ApiError> {
     if messages.is_empty() { Err(empty) } else { Ok(messages) }
 }
 
-/// An item of a response's input as a message of a chat. Items of answers that come back lose what they are called.
-pub(crate) fn of_item(field: Field) -> Result<Value, ApiError> {
+/// The items of a response's input as messages of a chat. What one answer consists of becomes one message.
+pub(crate) fn of_items(items: Vec<Field>) -> Result<Vec<Value>, ApiError> {
+    let mut messages: Vec<Value> = Vec::new();
+    for item in items {
+        let (mut message, goes_on) = of_item(item)?;
+        match messages.last_mut().filter(|last| goes_on && can_go_on(last, &message)) {
+            Some(last) => {
+                let calls = last["tool_calls"].as_array_mut().map(std::mem::take).unwrap_or_default();
+                let more = message["tool_calls"].as_array_mut().map(std::mem::take).unwrap_or_default();
+                for (name, value) in message.as_object().into_iter().flatten() {
+                    last[name] = value.clone();
+                }
+                let calls: Vec<Value> = calls.into_iter().chain(more).collect();
+                if calls.is_empty() {
+                    last.as_object_mut().and_then(|last| last.shift_remove("tool_calls"));
+                } else {
+                    last["tool_calls"] = json!(calls);
+                }
+            }
+            None => messages.push(message),
+        }
+    }
+    Ok(messages)
+}
+
+/// Whether an assistant's message takes up what comes next: reasoning first, then words, then calls.
+fn can_go_on(last: &Value, next: &Value) -> bool {
+    let rank = |message: &Value| {
+        let has = |name: &str| !message[name].is_null();
+        u8::from(has("reasoning_content"))
+            .max(2 * u8::from(has("content")))
+            .max(3 * u8::from(has("tool_calls")))
+    };
+    let (before, after) = (rank(last), rank(next));
+    last["role"] == "assistant" && (before < after || (before, after) == (3, 3))
+}
+
+/// An item as a message, and whether it may be part of the message before.
+fn of_item(field: Field) -> Result<(Value, bool), ApiError> {
     let path = field.path.clone();
     let mut item = field.object()?;
     let kind = item.string("type")?.unwrap_or_else(|| "message".to_owned());
-    match kind.as_str() {
+    // Items of answers come back with what they are called.
+    item.accept("id");
+    item.accept("status");
+    let message = match kind.as_str() {
         "message" => {
-            item.accept("id");
-            item.accept("status");
             item.accept("phase");
-            Ok(Value::Object(item.into_rest()))
+            let message = Value::Object(item.into_rest());
+            let is_answer = message["role"] == "assistant";
+            return Ok((message, is_answer));
+        }
+        "reasoning" => reasoning_item(&mut item)?,
+        "function_call" => {
+            let id = item.require("call_id", "a string")?.string()?;
+            let name = item.require("name", "a string")?.string()?;
+            let arguments = item.require("arguments", "JSON text")?.string()?;
+            let function = json!({"name": name, "arguments": arguments});
+            json!({"role": "assistant", "tool_calls": [{"id": id, "type": "function", "function": function}]})
+        }
+        "function_call_output" => {
+            let id = item.require("call_id", "a string")?.string()?;
+            let output = item.require("output", "a string or a list of parts")?.value;
+            item.finish()?;
+            return Ok((json!({"role": "tool", "tool_call_id": id, "content": output}), false));
         }
         other => {
             let kind = crate::wire::fields::shortened(other);
-            let why =
-                format!("items of type `{kind}` can't be given to this model, which reads messages only");
-            Err(ApiError::Unsupported { path, why })
+            let why = format!("items of type `{kind}` can't be given to this model");
+            return Err(ApiError::Unsupported { path, why });
+        }
+    };
+    item.finish()?;
+    Ok((message, true))
+}
+
+fn reasoning_item(item: &mut Fields) -> Result<Value, ApiError> {
+    item.only("encrypted_content", &[], "this server encrypts no reasoning")?;
+    let mut texts = Vec::new();
+    for name in ["summary", "content"] {
+        let parts = item.take(name).map(|field| field.list(CONTENT_PARTS)).transpose()?.unwrap_or_default();
+        let is_whole = name == "content" && !parts.is_empty();
+        if is_whole {
+            // The whole says what its summary does.
+            texts.clear();
+        }
+        for part in parts {
+            let mut part = part.object()?;
+            part.only(
+                "type",
+                &[json!("reasoning_text"), json!("summary_text")],
+                "only texts of reasoning stand here",
+            )?;
+            texts.push(part.require("text", "a string")?.string()?);
+            part.finish()?;
         }
     }
+    Ok(json!({"role": "assistant", "reasoning_content": texts.join("\n")}))
 }
 
 fn message(field: Field) -> Result<Message, ApiError> {

@@ -5,14 +5,17 @@
 
 pub(crate) mod chat;
 pub(crate) mod completions;
+pub(crate) mod embeddings;
 pub(crate) mod responses;
 
 pub(crate) mod chat_form;
 mod chunks;
 mod completion_form;
+pub(crate) mod format;
 mod logprobs;
 mod messages;
 pub(crate) mod request;
+pub(crate) mod tools;
 mod usage;
 
 pub(crate) mod models;

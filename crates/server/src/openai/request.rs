@@ -2,7 +2,9 @@
 
 use crate::app::App;
 use crate::error::ApiError;
-use crate::generate::prompt::TextEnds;
+use crate::generate::params::Params;
+use crate::generate::prompt::{self, TextEnds};
+use crate::limits::PROMPTS;
 use crate::models::Served;
 use crate::names;
 use crate::wire::body;
@@ -157,10 +159,11 @@ pub(crate) fn render_options(fields: &mut Fields) -> Result<RenderOptions, ApiEr
 /// How much the model is to think, as a variable of its template.
 pub(crate) fn reasoning_effort(
     fields: &mut Fields,
+    name: &str,
     template: Option<&ChatTemplate>,
     variables: &mut Map<String, Value>,
 ) -> Result<(), ApiError> {
-    let Some(field) = fields.take("reasoning_effort") else { return Ok(()) };
+    let Some(field) = fields.take(name) else { return Ok(()) };
     let levels = ["none", "minimal", "low", "medium", "high", "xhigh"];
     if !field.value.as_str().is_some_and(|level| levels.contains(&level)) {
         return Err(field.wrong("one of none, minimal, low, medium, high, xhigh"));
@@ -177,4 +180,71 @@ pub(crate) fn reasoning_effort(
         variables.entry("reasoning_effort").or_insert(field.value);
     }
     Ok(())
+}
+
+/// Texts or token ids, as they are.
+pub(super) struct Prompts {
+    pub(super) said: Said,
+    /// Whether the request has a list of them.
+    pub(super) is_list: bool,
+}
+
+/// What a request says.
+pub(super) enum Said {
+    Texts(Vec<String>),
+    Ids(Vec<Vec<TokenId>>),
+}
+
+impl Prompts {
+    /// All of them as token ids.
+    pub(super) async fn ids(
+        &self,
+        app: &App,
+        served: &Arc<Served>,
+        ends: TextEnds,
+    ) -> Result<Vec<Vec<TokenId>>, ApiError> {
+        match &self.said {
+            Said::Texts(texts) => prompt::of_texts(app, served, texts.clone(), ends).await,
+            Said::Ids(ids) => Ok(ids.clone()),
+        }
+    }
+}
+
+/// A text, token ids, or a list of them.
+pub(super) fn prompts(field: Field, served: &Served) -> Result<Prompts, ApiError> {
+    let of = |said, is_list| Prompts { said, is_list };
+    if field.value.is_string() {
+        return Ok(of(Said::Texts(vec![field.string()?]), false));
+    }
+    let Some(first) = field.value.as_array().map(|list| list.first().cloned()) else {
+        return Err(field.wrong("a text, token ids, or a list of them"));
+    };
+    let Some(first) = first else { return Err(field.invalid("it is empty; there is nothing to read")) };
+    let ids_of = |field: Field| {
+        let empty = field.invalid("it is empty; there is nothing to read");
+        let ids = token_ids(field, served)?;
+        if ids.is_empty() { Err(empty) } else { Ok(ids) }
+    };
+    if first.is_number() {
+        return Ok(of(Said::Ids(vec![ids_of(field)?]), false));
+    }
+    let entries = field.list(PROMPTS)?.into_iter();
+    let said = match first {
+        Value::Array(_) => Said::Ids(entries.map(ids_of).collect::<Result<_, _>>()?),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+            Said::Texts(entries.map(Field::string).collect::<Result<_, _>>()?)
+        }
+    };
+    Ok(of(said, true))
+}
+
+/// The scores of a prompt come with a whole answer alone; `name` is what asks for them.
+pub(super) fn check_prompt_logprobs(params: &Params, delivery: Delivery, name: &str) -> Result<(), ApiError> {
+    match delivery {
+        Delivery::Stream { .. } if params.prompt_logprobs.is_some() => Err(ApiError::Unsupported {
+            path: name.to_owned(),
+            why: "the scores of a prompt's tokens are not streamed; ask without `stream`".to_owned(),
+        }),
+        Delivery::Stream { .. } | Delivery::Whole => Ok(()),
+    }
 }

@@ -3,6 +3,7 @@
 use super::chat_form::{json, plain};
 use super::messages::messages;
 use super::request;
+use super::tools::{self, ToolForm};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::generate::prompt::{self, Conversation, shown};
@@ -29,10 +30,10 @@ pub(crate) async fn tokenize(
     let ids = match fields.take("messages") {
         Some(field) => {
             let options = request::render_options(&mut fields)?;
-            let conversation = Conversation { messages: messages(field)?, tools: Vec::new(), options };
-            fields.only("tools", &[json!([])], "calls of tools are not told apart from text")?;
+            let tools = tools::take(&mut fields, ToolForm::Nested)?.shown;
+            let conversation = Conversation { messages: messages(field)?, tools, options };
             fields.finish()?;
-            prompt::of_chat(&app, &served, conversation).await?.ids
+            prompt::of_chat(&app, &served, conversation).await?.0.ids
         }
         None => text_ids(&app, &served, fields).await?,
     };

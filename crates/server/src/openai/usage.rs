@@ -12,7 +12,7 @@ pub(crate) fn usage(total: &Total) -> Value {
         "completion_tokens": total.answer_tokens,
         "total_tokens": total.prompt_tokens + total.answer_tokens,
         "prompt_tokens_details": {"cached_tokens": total.cached_tokens},
-        "completion_tokens_details": {"reasoning_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": total.reasoning_tokens},
     })
 }
 

@@ -129,3 +129,16 @@ fn parameters_about_the_client_change_nothing() {
     let answer = server.ask(PATH, &greedy(more));
     assert_eq!(answer["choices"], plain["choices"]);
 }
+
+#[test]
+fn the_scores_of_a_conversation_come_by_token_id() {
+    let server = Server::start();
+    let answer = server.ask(PATH, &greedy(json!({"prompt_logprobs": 2, "return_token_ids": true, "n": 2})));
+    let (ids, scores) = (&answer["prompt_token_ids"], answer["prompt_logprobs"].as_array().unwrap());
+    assert_eq!(scores.len(), ids.as_array().unwrap().len());
+    assert_eq!(scores[0], Value::Null);
+    for (place, entries) in scores.iter().enumerate().skip(1) {
+        assert!(entries[&ids[place].to_string()]["logprob"].as_f64().unwrap() < 0.0);
+        assert!((2..=3).contains(&entries.as_object().unwrap().len()));
+    }
+}

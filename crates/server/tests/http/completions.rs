@@ -184,6 +184,46 @@ fn an_echo_begins_with_the_prompt() {
 }
 
 #[test]
+fn the_scores_of_an_echo_are_those_that_the_answer_was_drawn_with() {
+    let server = Server::start();
+    let prompt = json!([1, 2, 3, 4]);
+    let body = greedy(json!({"prompt": prompt, "logprobs": 1, "return_token_ids": true}));
+    let made = server.ask(PATH, &body)["choices"][0].clone();
+    let mut whole = prompt.as_array().unwrap().clone();
+    whole.extend(made["token_ids"].as_array().unwrap().clone());
+    // As prompts whose scores are asked for: the end of one, the whole of the other.
+    let more = json!({"prompt": [prompt, whole], "echo": true, "logprobs": 1, "max_tokens": 0, "prompt_logprobs": 1});
+    let echoed = server.ask(PATH, &greedy(more));
+    assert_eq!(echoed["usage"]["completion_tokens"], 0);
+    let found = &echoed["choices"][1]["logprobs"];
+    let lists = ["tokens", "token_logprobs", "top_logprobs", "text_offset"];
+    for name in lists {
+        assert_eq!(found[name].as_array().unwrap().len(), 12, "{name}");
+    }
+    assert_eq!((&found["token_logprobs"][0], &found["top_logprobs"][0]), (&Value::Null, &Value::Null));
+    assert_eq!(
+        found["token_logprobs"].as_array().unwrap()[4..],
+        made["logprobs"]["token_logprobs"].as_array().unwrap()[..]
+    );
+    assert_eq!(found["tokens"].as_array().unwrap()[4..], made["logprobs"]["tokens"].as_array().unwrap()[..]);
+    let scores = echoed["choices"][1]["prompt_logprobs"].as_array().unwrap();
+    assert_eq!((scores.len(), &scores[0]), (12, &Value::Null));
+    for (place, id) in whole.iter().enumerate().skip(1) {
+        let entry = &scores[place][&id.to_string()];
+        assert_eq!(entry["logprob"], found["token_logprobs"][place]);
+        // The answer is greedy, so that its tokens are the likeliest.
+        assert!(place < 4 || entry["rank"] == 1, "{entry}");
+    }
+    // With an answer behind it.
+    let more = json!({"prompt": prompt, "echo": true, "logprobs": 1});
+    let echoed = server.ask(PATH, &greedy(more))["choices"][0]["logprobs"].clone();
+    assert_eq!(echoed["token_logprobs"], found["token_logprobs"]);
+    let refused = |more: Value, param: &str| server.refuses(PATH, &greedy(more), 400, param);
+    refused(json!({"echo": true, "logprobs": 1, "stream": true}), "echo");
+    refused(json!({"prompt_logprobs": 1, "stream": true}), "prompt_logprobs");
+}
+
+#[test]
 fn a_known_prompt_is_counted_as_cached_unless_its_salt_differs() {
     let server = Server::start();
     let cached = |salt: &str| {

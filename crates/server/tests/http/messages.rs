@@ -90,7 +90,8 @@ fn refusals_have_the_protocols_form() {
     check("model", json!("absent"), 404, "not_found_error", "absent");
     check("max_tokens", Value::Null, 400, "invalid_request_error", "`max_tokens` is missing");
     check("messages", json!([]), 400, "invalid_request_error", "`messages`");
-    check("tools", json!([{"name": "f"}]), 400, "invalid_request_error", "`tools`");
+    check("tools", json!([{"name": "f g"}]), 400, "invalid_request_error", "`tools[0].name`");
+    check("tool_choice", json!({"type": "any"}), 400, "invalid_request_error", "`tool_choice.type`");
     check(
         "thinking",
         json!({"type": "enabled", "budget_tokens": 9}),

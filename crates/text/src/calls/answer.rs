@@ -75,6 +75,15 @@ impl AnswerParser {
         reasoning.into_iter().filter(|mark| !mark.is_empty()).chain(calls.iter().copied()).collect()
     }
 
+    /// Whether what follows is reasoning.
+    pub fn is_reasoning(&self) -> bool {
+        match &self.state {
+            State::Content | State::Calls(_) => false,
+            State::Reasoning => true,
+            State::Harmony(harmony) => harmony.is_reasoning(),
+        }
+    }
+
     /// Reads more of the text; the events that are certain now.
     pub fn push(&mut self, text: &str) -> Vec<AnswerEvent> {
         text.chars().for_each(|letter| self.step(letter));

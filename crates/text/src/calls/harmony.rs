@@ -35,6 +35,11 @@ enum State {
 }
 
 impl Harmony {
+    /// Whether what follows is reasoning.
+    pub(super) fn is_reasoning(&self) -> bool {
+        matches!(self.state, State::Reasoning)
+    }
+
     pub(super) fn step(&mut self, letter: char, events: &mut Events) {
         match self.state {
             State::Start => self.start(letter, events),

@@ -78,7 +78,7 @@ impl Content {
     }
 
     /// Parts of text alone, joined by line breaks. Other parts can't become text and stay, for the template to refuse.
-    pub(super) fn into_text(self) -> Self {
+    pub fn into_text(self) -> Self {
         match self {
             Self::Parts(parts) => {
                 let texts: Option<Vec<&str>> = parts.iter().map(part_text).collect();

@@ -6,6 +6,7 @@ mod limits;
 mod source;
 
 use crate::arguments::{ContextArguments, DeviceArguments, MemoryArguments, values};
+use crate::commands::embed::Pooling;
 use crate::failure::Failure;
 use crate::model_reference::ModelReference;
 use anyhow::Context;
@@ -14,7 +15,7 @@ use gannet_loader::LoadOptions;
 use gannet_ops::Backend;
 use gannet_server::{Config, Keys, LevelFilter, LogForm, ModelEntry, Origins, Tls};
 use limits::LimitArguments;
-use source::{NamedModel, Source};
+use source::{NamedModel, Pooled, Source};
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -40,11 +41,17 @@ Examples:
 #[command(after_help = HELP)]
 pub(crate) struct ServeArguments {
     /// A .gguf file, a folder, or a name on the hub; clients call it by its file's name without the ending
-    #[arg(value_name = "MODEL", required_unless_present = "models")]
+    #[arg(value_name = "MODEL", required_unless_present_any = ["models", "embedding_models"])]
     model: Option<ModelReference>,
     /// A model and what clients call it; may be given several times. The first one is loaded at once
     #[arg(long = "model", value_name = "NAME=MODEL")]
     models: Vec<NamedModel>,
+    /// The same for a model that makes vectors; may be given several times. One that makes nothing else needs no such word
+    #[arg(long = "embedding-model", value_name = "NAME=MODEL")]
+    embedding_models: Vec<NamedModel>,
+    /// Which rows of a text make its vector [default: those that the model's files name]
+    #[arg(long, value_enum, requires = "embedding_models")]
+    pooling: Option<Pooling>,
     #[command(flatten)]
     device: DeviceArguments,
     #[command(flatten)]
@@ -147,9 +154,13 @@ fn keys(arguments: &ServeArguments) -> Result<Keys, Failure> {
 }
 
 fn models(arguments: &ServeArguments, backend: &Arc<dyn Backend>) -> Result<Vec<ModelEntry>, Failure> {
+    let text = |named: NamedModel| (named, None);
+    let pooled = Pooled(arguments.pooling.map(Pooling::kind));
     let positional = arguments.model.as_ref().map(|reference| NamedModel::unnamed(reference.clone()));
+    let texts = positional.into_iter().chain(arguments.models.iter().cloned()).map(text);
+    let vectors = arguments.embedding_models.iter().cloned().map(|named| (named, Some(pooled)));
     let mut entries: Vec<ModelEntry> = Vec::new();
-    for NamedModel { name, reference } in positional.into_iter().chain(arguments.models.iter().cloned()) {
+    for (NamedModel { name, reference }, vectors) in texts.chain(vectors) {
         if entries.iter().any(|entry| entry.name == name) {
             return Err(Failure::usage(format!(
                 "two models are called `{name}`; give them names with --model"
@@ -165,6 +176,7 @@ fn models(arguments: &ServeArguments, backend: &Arc<dyn Backend>) -> Result<Vec<
                 ..arguments.context.load_options()
             },
             waiting: arguments.limits.waiting(),
+            vectors,
         };
         entries.push(ModelEntry { name, source: Arc::new(source) });
     }

@@ -3,8 +3,8 @@
 use crate::commands::end_token_ids;
 use crate::model_reference::ModelReference;
 use gannet_engine::EngineOptions;
-use gannet_loader::{LoadError, LoadOptions, Loaded, Running};
-use gannet_ops::Backend;
+use gannet_loader::{LoadError, LoadOptions, Loaded, Purpose, Running};
+use gannet_ops::{Backend, PoolKind};
 use gannet_server::{LoadFailure, Model, ModelSource};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -49,11 +49,25 @@ pub(super) struct Source {
     pub(super) options: LoadOptions,
     /// Requests that may wait.
     pub(super) waiting: usize,
+    /// Whether it makes vectors, and of which rows; text where absent, and where its files say no other.
+    pub(super) vectors: Option<Pooled>,
 }
+
+/// Which rows of a text make its vector; those that the model's files name where absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pooled(pub(super) Option<PoolKind>);
 
 impl ModelSource for Source {
     fn load(&self) -> Result<Model, LoadFailure> {
-        let loaded = gannet_loader::load(&self.path, self.backend.as_ref(), &self.options, &|_| ());
+        let vectors = |pooling| Purpose::Vectors { pooling };
+        let purpose = self.vectors.map_or(Purpose::Text, |Pooled(pooling)| vectors(pooling));
+        let options = LoadOptions { purpose, ..self.options };
+        let load = |options| gannet_loader::load(&self.path, self.backend.as_ref(), &options, &|_| ());
+        let loaded = match load(options) {
+            // A model that makes no text was made for vectors.
+            Err(LoadError::MakesNoText { .. }) => load(LoadOptions { purpose: vectors(None), ..options }),
+            loaded => loaded,
+        };
         let Loaded { model, text, runner, memory, .. } = loaded.map_err(failure)?;
         let sequences = memory.sequences;
         let text = text.map_err(failure)?;

@@ -1,14 +1,16 @@
 //! Responses as objects, and as events.
 
 use super::Keeper;
+use super::items::{ItemEvent, Items};
 use crate::error::ApiError;
-use crate::generate::answering::{Answering, FinishKind, Total, Update};
+use crate::generate::answering::{Answering, Finish, FinishKind, Total, Update};
 use crate::generate::collect::Whole;
-use crate::generate::parts::Part;
 use crate::http::sse::{Protocol, SseEvent};
-use crate::names;
 use crate::openai::request::Head;
 use serde_json::{Map, Value, json};
+
+/// The word for a response that a limit cut off.
+const INCOMPLETE: &str = "incomplete";
 
 /// What all states of a response have in common.
 pub(super) struct Form {
@@ -26,16 +28,13 @@ impl Form {
 
     /// A response that is done.
     pub(super) fn ended(&self, answer: &Whole, total: &Total) -> Value {
-        let is_cut = answer.finish.as_ref().is_some_and(|finish| finish.kind == FinishKind::Length);
-        let status = if is_cut { "incomplete" } else { "completed" };
-        let item = item(&names::fresh("msg_"), status, Some(&answer.content));
-        self.with_item(item, is_cut, total)
+        let status = status(answer.finish.as_ref());
+        self.with_items(Items::of_whole(answer, status), status, total)
     }
 
-    fn with_item(&self, item: Value, is_cut: bool, total: &Total) -> Value {
-        let status = if is_cut { "incomplete" } else { "completed" };
-        let mut object = self.object(status, json!([item]), Some(total));
-        if is_cut {
+    fn with_items(&self, items: Vec<Value>, status: &str, total: &Total) -> Value {
+        let mut object = self.object(status, Value::Array(items), Some(total));
+        if status == INCOMPLETE {
             object["incomplete_details"] = json!({"reason": "max_output_tokens"});
         }
         object
@@ -53,14 +52,22 @@ impl Form {
         let mut object = json!({
             "id": id, "object": "response", "created_at": created, "status": status, "model": model,
             "error": null, "incomplete_details": null, "output": output, "usage": total.map(usage),
-            "previous_response_id": self.previous, "parallel_tool_calls": true, "tool_choice": "auto", "tools": [],
-            "text": {"format": {"type": "text"}}, "truncation": "disabled", "reasoning": {"effort": null, "summary": null},
+            "previous_response_id": self.previous, "truncation": "disabled",
         });
         for (name, value) in &self.echo {
             object[name] = value.clone();
         }
-        for (name, own) in [("temperature", json!(1.0)), ("top_p", json!(1.0)), ("background", json!(false))]
-        {
+        let own = [
+            ("temperature", json!(1.0)),
+            ("top_p", json!(1.0)),
+            ("background", json!(false)),
+            ("parallel_tool_calls", json!(true)),
+            ("tool_choice", json!("auto")),
+            ("tools", json!([])),
+            ("text", json!({"format": {"type": "text"}})),
+            ("reasoning", json!({"effort": null, "summary": null})),
+        ];
+        for (name, own) in own {
             if object[name].is_null() {
                 object[name] = own;
             }
@@ -74,34 +81,31 @@ fn usage(total: &Total) -> Value {
         "input_tokens": total.prompt_tokens,
         "input_tokens_details": {"cached_tokens": total.cached_tokens},
         "output_tokens": total.answer_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": total.reasoning_tokens},
         "total_tokens": total.prompt_tokens + total.answer_tokens,
     })
 }
 
-/// The message of an answer; none of its text yet where absent.
-fn item(id: &str, status: &str, text: Option<&str>) -> Value {
-    let content = text.map_or_else(|| json!([]), |text| json!([part(text)]));
-    json!({"id": id, "type": "message", "status": status, "role": "assistant", "content": content})
-}
-
-fn part(text: &str) -> Value {
-    json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
+/// The word for how an answer ended.
+fn status(finish: Option<&Finish>) -> &'static str {
+    match finish.map(|finish| finish.kind) {
+        Some(FinishKind::Length) => INCOMPLETE,
+        Some(FinishKind::Stop | FinishKind::Calls) | None => "completed",
+    }
 }
 
 /// A response as events, each with its number.
 pub(super) struct ResponseStream {
     form: Form,
     keeper: Option<Keeper>,
-    item_id: String,
+    items: Items,
     sequence_number: u64,
     answer: Whole,
 }
 
 impl ResponseStream {
     pub(super) fn new(form: Form, keeper: Option<Keeper>) -> Self {
-        let item_id = names::fresh("msg_");
-        Self { form, keeper, item_id, sequence_number: 0, answer: Whole::default() }
+        Self { form, keeper, items: Items::default(), sequence_number: 0, answer: Whole::default() }
     }
 
     fn event(&mut self, name: &'static str, mut data: Value) -> SseEvent {
@@ -111,59 +115,40 @@ impl ResponseStream {
         SseEvent { name: Some(name), data }
     }
 
-    /// An event about the text.
-    fn text_event(&mut self, name: &'static str, field: &str, value: Value) -> SseEvent {
-        let mut data = json!({"item_id": self.item_id, "output_index": 0, "content_index": 0});
-        data[field] = value;
-        if name.starts_with("response.output_text") {
-            data["logprobs"] = json!([]);
-        }
-        self.event(name, data)
+    fn item_events(&mut self, events: Vec<ItemEvent>) -> Vec<SseEvent> {
+        events.into_iter().map(|(name, data)| self.event(name, data)).collect()
     }
 }
 
 impl Protocol for ResponseStream {
     fn begin(&mut self) -> Vec<SseEvent> {
         let response = self.form.running();
-        let opened = item(&self.item_id, "in_progress", None);
         vec![
             self.event("response.created", json!({"response": response})),
             self.event("response.in_progress", json!({"response": response})),
-            self.event("response.output_item.added", json!({"output_index": 0, "item": opened})),
-            self.text_event("response.content_part.added", "part", part("")),
         ]
     }
 
     fn update(&mut self, update: Update) -> Vec<SseEvent> {
-        self.answer.finish = update.finish.or(self.answer.finish.take());
-        let mut events = Vec::new();
-        for part in update.parts {
-            match part {
-                Part::Content(text) => {
-                    self.answer.content.push_str(&text);
-                    events.push(self.text_event("response.output_text.delta", "delta", json!(text)));
-                }
-            }
+        let mut told = Vec::new();
+        for part in &update.parts {
+            told.extend(self.items.push(part.clone()));
         }
-        events
+        self.answer.push(update);
+        self.item_events(told)
     }
 
     fn end(&mut self, answering: &Answering) -> Vec<SseEvent> {
-        let is_cut = self.answer.finish.as_ref().is_some_and(|finish| finish.kind == FinishKind::Length);
-        let status = if is_cut { "incomplete" } else { "completed" };
-        let text = self.answer.content.clone();
-        let item = item(&self.item_id, status, Some(&text));
-        let response = self.form.with_item(item.clone(), is_cut, &answering.total);
+        let status = status(self.answer.finish.as_ref());
+        let told = self.items.end(status);
+        let mut events = self.item_events(told);
+        let response = self.form.with_items(self.items.values(status), status, &answering.total);
         if let Some(keeper) = &self.keeper {
             keeper.keep(&self.form.head.id, &response, Some(&self.answer));
         }
-        let name = if is_cut { "response.incomplete" } else { "response.completed" };
-        vec![
-            self.text_event("response.output_text.done", "text", json!(text)),
-            self.text_event("response.content_part.done", "part", part(&text)),
-            self.event("response.output_item.done", json!({"output_index": 0, "item": item})),
-            self.event(name, json!({"response": response})),
-        ]
+        let name = if status == INCOMPLETE { "response.incomplete" } else { "response.completed" };
+        events.push(self.event(name, json!({"response": response})));
+        events
     }
 
     fn fail(&mut self, error: &ApiError) -> Vec<SseEvent> {

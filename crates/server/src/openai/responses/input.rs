@@ -1,14 +1,17 @@
 //! What a request for a response says: items of input, and parameters.
 
-use super::super::messages::{messages, of_item};
-use super::super::request::about_the_client;
+use super::super::format::{self, Schema};
+use super::super::messages::{messages, of_items};
+use super::super::request::{about_the_client, reasoning_effort};
+use super::super::tools::{self, ToolForm};
 use crate::app::App;
 use crate::error::ApiError;
+use crate::generate::held::{Form, Wanted};
 use crate::generate::params::{Params, token_count};
 use crate::limits::MESSAGES;
 use crate::models::Served;
 use crate::wire::fields::{Field, Fields};
-use gannet_text::chat::Message;
+use gannet_text::chat::{Message, RenderOptions};
 use serde_json::{Map, Value, json};
 
 /// How a response is sent.
@@ -24,6 +27,8 @@ pub(super) struct ResponseRequest {
     pub(super) previous: Option<String>,
     pub(super) instructions: Option<Message>,
     pub(super) said: Vec<Message>,
+    pub(super) options: RenderOptions,
+    pub(super) wanted: Wanted,
     pub(super) params: Params,
     pub(super) delivery: Delivery,
     pub(super) is_kept: bool,
@@ -31,18 +36,41 @@ pub(super) struct ResponseRequest {
     pub(super) echo: Map<String, Value>,
 }
 
+/// Parameters that a response repeats as they were sent.
+const ECHOED: [&str; 12] = [
+    "temperature",
+    "top_p",
+    "instructions",
+    "max_output_tokens",
+    "metadata",
+    "user",
+    "background",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "text",
+    "reasoning",
+];
+/// The parameter that bounds the reasoning.
+const THINKING: &str = "thinking_token_budget";
+
 /// Takes a request apart.
 pub(super) fn take(mut fields: Fields, served: &Served, app: &App) -> Result<ResponseRequest, ApiError> {
     let mut echo = Map::new();
-    for name in
-        ["temperature", "top_p", "instructions", "max_output_tokens", "metadata", "user", "background"]
-    {
+    for name in ECHOED {
         echo.insert(name.to_owned(), fields.peek(name));
     }
     let said = said(fields.require("input", "a text or a list of items")?)?;
     let instructions = fields.string("instructions")?.map(|text| Message::new("system", &text));
     let previous = fields.string("previous_response_id")?;
     refuse(&mut fields)?;
+    let mut options = RenderOptions::default();
+    reasoning(&mut fields, served, &mut options)?;
+    let wanted = Wanted {
+        form: form(&mut fields)?,
+        tools: tools::take(&mut fields, ToolForm::Flat)?,
+        thinking_budget: token_count(&mut fields, THINKING, 0)?.map(|budget| (THINKING, budget)),
+    };
     let is_kept = fields.boolean("store")?.unwrap_or(true);
     let most = token_count(&mut fields, "max_output_tokens", 1)?;
     let mut params = Params::take(&mut fields, served, app.config.limits.request_time)?;
@@ -51,7 +79,8 @@ pub(super) fn take(mut fields: Fields, served: &Served, app: &App) -> Result<Res
     about_the_client(&mut fields)?;
     fields.finish()?;
     echo.insert("store".to_owned(), json!(is_kept));
-    Ok(ResponseRequest { previous, instructions, said, params: params.check()?, delivery, is_kept, echo })
+    let params = params.check()?;
+    Ok(ResponseRequest { previous, instructions, said, options, wanted, params, delivery, is_kept, echo })
 }
 
 fn said(field: Field) -> Result<Vec<Message>, ApiError> {
@@ -62,7 +91,7 @@ fn said(field: Field) -> Result<Vec<Message>, ApiError> {
         return Err(field.wrong("a text or a list of items"));
     }
     let path = field.path.clone();
-    let items = field.list(MESSAGES)?.into_iter().map(of_item).collect::<Result<Vec<_>, _>>()?;
+    let items = of_items(field.list(MESSAGES)?)?;
     messages(Field { path, value: Value::Array(items) })
 }
 
@@ -87,17 +116,35 @@ fn refuse(fields: &mut Fields) -> Result<(), ApiError> {
     for name in ["n", "stop", "conversation", "prompt", "max_tool_calls"] {
         fields.refuse(name, "this route has nothing of that kind")?;
     }
-    fields.only("tools", &[json!([])], "calls of tools are not told apart from text")?;
-    fields.only("tool_choice", &[json!("auto"), json!("none")], "there are no tools to choose from")?;
-    fields.boolean("parallel_tool_calls")?;
-    let formats = [json!({}), json!({"format": {"type": "text"}})];
-    fields.only("text", &formats, "answers can't be held to a format")?;
     fields.only("truncation", &[json!("disabled")], "prompts are never cut")?;
     fields.only("include", &[json!([])], "there is nothing to include")?;
-    fields.only("top_logprobs", &[json!(0)], "log-probabilities come with chats and completions")?;
+    fields.only("top_logprobs", &[json!(0)], "log-probabilities come with chats and completions")
+}
+
+/// What the answer must look like.
+fn form(fields: &mut Fields) -> Result<Option<Form>, ApiError> {
+    let guided = format::take_guided(fields)?;
+    let Some(text) = fields.take("text") else { return Ok(guided) };
+    let mut text = text.object()?;
+    text.refuse("verbosity", "no model here has such a setting")?;
+    let format = text.take("format");
+    text.finish()?;
+    let Some(format) = format else { return Ok(guided) };
+    let conflict = format.invalid("another parameter says already what the answer must look like");
+    match (guided, format::response_format(format, Schema::Flat)?) {
+        (Some(_), Some(_)) => Err(conflict),
+        (guided, form) => Ok(form.or(guided)),
+    }
+}
+
+/// How much the model is to think.
+fn reasoning(fields: &mut Fields, served: &Served, options: &mut RenderOptions) -> Result<(), ApiError> {
     let Some(reasoning) = fields.take("reasoning") else { return Ok(()) };
     let mut reasoning = reasoning.object()?;
-    reasoning.refuse("effort", "reasoning is not told apart from content")?;
-    reasoning.refuse("summary", "reasoning is not told apart from content")?;
+    let template = served.text.template.as_ref();
+    reasoning_effort(&mut reasoning, "effort", template, &mut options.variables)?;
+    for name in ["summary", "generate_summary"] {
+        reasoning.refuse(name, "reasoning is given whole, as `reasoning_text`; no summary is made")?;
+    }
     reasoning.finish()
 }

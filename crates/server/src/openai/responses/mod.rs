@@ -5,6 +5,7 @@
 
 mod form;
 mod input;
+mod items;
 mod store;
 
 use super::chat_form::json;
@@ -13,7 +14,8 @@ use crate::app::App;
 use crate::config::KeyIndex;
 use crate::error::ApiError;
 use crate::generate::answering::Answering;
-use crate::generate::collect::Whole;
+use crate::generate::collect::{Call, Whole};
+use crate::generate::held;
 use crate::generate::prompt::{self, Conversation};
 use crate::http::gate::Caller;
 use crate::http::sse;
@@ -23,7 +25,7 @@ use axum::extract::{Extension, Path, State};
 use axum::http::Request;
 use axum::response::Response;
 use form::{Form, ResponseStream};
-use gannet_text::chat::{Message, RenderOptions};
+use gannet_text::chat::Message;
 use input::{Delivery, ResponseRequest};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -40,17 +42,17 @@ pub(crate) async fn create(
 ) -> Result<Response, ApiError> {
     let mut fields = body::fields(request, &app.config.limits).await?;
     let served = model(&app, &mut fields).await?;
-    let ResponseRequest { previous, instructions, said, params, delivery, is_kept, echo } =
+    let ResponseRequest { previous, instructions, said, options, wanted, params, delivery, is_kept, echo } =
         input::take(fields, &served, &app)?;
     let mut messages = earlier(&app, key, previous.as_deref())?;
     messages.extend(said);
     let head = Head::new("resp_", &served);
     let form = Form { head, echo, previous };
     let shown: Vec<Message> = instructions.into_iter().chain(messages.iter().cloned()).collect();
-    let options = RenderOptions::default();
-    let conversation = Conversation { messages: shown, tools: Vec::new(), options };
-    let prompt = prompt::of_chat(&app, &served, conversation).await?;
-    let mut answering = Answering::start(served, vec![prompt], &params, "input")?;
+    let conversation = Conversation { messages: shown, tools: wanted.tools.shown.clone(), options };
+    let (prompt, formats) = prompt::of_chat(&app, &served, conversation).await?;
+    let held = held::of_chat(&app, &served, wanted, formats).await?;
+    let mut answering = Answering::start(served, vec![prompt], &params, &held, "input")?;
     let keeper = is_kept.then(|| Keeper { app: app.clone(), key, messages });
     match delivery {
         Delivery::Stream => {
@@ -105,9 +107,24 @@ struct Keeper {
 impl Keeper {
     fn keep(&self, id: &str, response: &Value, answer: Option<&Whole>) {
         let mut messages = self.messages.clone();
-        messages.extend(answer.map(|answer| Message::new("assistant", &answer.content)));
+        messages.extend(answer.map(answered));
         self.app.responses.keep(id, Entry::new(self.key, response.clone(), messages));
     }
+}
+
+/// An answer as a message of the conversation that goes on.
+fn answered(answer: &Whole) -> Message {
+    let calls = answer.calls();
+    let mut message = Message::new("assistant", &answer.content());
+    if let Some(reasoning) = answer.reasoning() {
+        message.rest.insert("reasoning_content".to_owned(), json!(reasoning));
+    }
+    if !calls.is_empty() {
+        let call = |Call { id, name, arguments }: Call| json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}});
+        message.rest.insert("tool_calls".to_owned(), calls.into_iter().map(call).collect());
+        message.parse_tool_arguments();
+    }
+    message
 }
 
 /// The conversation that a kept response ended with.

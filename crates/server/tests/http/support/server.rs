@@ -3,8 +3,8 @@
 use super::client::{Answer, Connection};
 use gannet_backend_cpu::{CpuBackend, CpuOptions};
 use gannet_engine::EngineOptions;
-use gannet_loader::{LoadOptions, Loaded, Running, load, start};
-use gannet_ops::TokenId;
+use gannet_loader::{LoadOptions, Loaded, Purpose, Running, load, start};
+use gannet_ops::{PoolKind, TokenId};
 use gannet_server::{Bound, Config, Keys, Limits, LoadFailure, Model, ModelEntry, ModelSource, Origins};
 use gannet_testing::toy::{self, write_toy};
 use serde_json::Value;
@@ -32,19 +32,23 @@ pub(crate) struct Setup {
     pub(crate) config: Config,
     pub(crate) sequences: usize,
     pub(crate) names: Vec<&'static str>,
+    /// Another chat template than the toy's.
+    pub(crate) template: Option<&'static str>,
 }
 
 struct ToySource {
     path: PathBuf,
     sequences: usize,
     waiting: usize,
+    purpose: Purpose,
 }
 
 impl ModelSource for ToySource {
     fn load(&self) -> Result<Model, LoadFailure> {
         let broken = |error: &dyn std::fmt::Display| LoadFailure::Broken(error.to_string());
         let backend = CpuBackend::new(CpuOptions { threads: Some(1), ..CpuOptions::default() }).unwrap();
-        let options = LoadOptions { sequences: Some(self.sequences), ..LoadOptions::default() };
+        let (sequences, purpose) = (Some(self.sequences), self.purpose);
+        let options = LoadOptions { sequences, purpose, ..LoadOptions::default() };
         let Loaded { text, runner, .. } =
             load(&self.path, &backend, &options, &|_| ()).map_err(|error| broken(&error))?;
         let waiting = self.sequences + self.waiting;
@@ -81,10 +85,13 @@ impl Server {
             },
             sequences: SEQUENCES,
             names: vec!["toy"],
+            template: None,
         };
         change(&mut setup);
         let folder = TempDir::new().unwrap();
-        let path = PathBuf::from(write_toy(&folder.path().join("toy.gguf"), &[]));
+        let template = setup.template.map(|template| ("tokenizer.chat_template", template.into()));
+        let changes: Vec<_> = template.into_iter().collect();
+        let path = PathBuf::from(write_toy(&folder.path().join("toy.gguf"), &changes));
         let (sequences, waiting) = (setup.sequences, setup.config.limits.waiting);
         let entry = |name: &&str| ModelEntry {
             name: (*name).to_owned(),
@@ -92,6 +99,10 @@ impl Server {
                 path: if *name == "broken" { folder.path().join("absent") } else { path.clone() },
                 sequences,
                 waiting,
+                purpose: match *name {
+                    "vectors" => Purpose::Vectors { pooling: Some(PoolKind::Mean) },
+                    _ => Purpose::Text,
+                },
             }),
         };
         let models = setup.names.iter().map(entry).collect();
