@@ -11,6 +11,8 @@ use crate::{models, process, python};
 
 /// What the model is called while the cases run.
 const NAME: &str = "smollm2";
+/// What it is called where it makes vectors.
+const VECTORS: &str = "smollm2-vectors";
 /// Enough for the longest conversation of the cases.
 const CONTEXT: &str = "2048";
 
@@ -23,7 +25,8 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let binary = root.join("target/debug").join(format!("gannet{}", std::env::consts::EXE_SUFFIX));
     let mut server = Server::start(&binary, &model)?;
     let cases = root.join(folder).join("cases.py");
-    let result = process::run(Command::new(&python).arg("-B").arg(cases).arg(&server.address).arg(NAME));
+    let result =
+        process::run(Command::new(&python).arg("-B").arg(cases).args([&server.address, NAME, VECTORS]));
     server.child.kill()?;
     server.child.wait()?;
     result
@@ -37,7 +40,7 @@ struct Server {
 
 impl Server {
     fn start(binary: &Path, model: &Path) -> Result<Self> {
-        let named = format!("{NAME}={}", model.display());
+        let [named, vectors] = [NAME, VECTORS].map(|name| format!("{name}={}", model.display()));
         let mut command = Command::new(binary);
         command.args([
             "serve",
@@ -47,8 +50,15 @@ impl Server {
             "warn",
             "--context",
             CONTEXT,
+            // Products in single precision, so that scores are those of other implementations.
+            "--activations",
+            "f32",
             "--model",
             &named,
+            "--embedding-model",
+            &vectors,
+            "--pooling",
+            "mean",
         ]);
         let mut child = command.stderr(Stdio::piped()).spawn().with_context(|| process::line(&command))?;
         let mut lines = BufReader::new(child.stderr.take().context("the server's messages were asked for")?);

@@ -11,6 +11,9 @@ use gannet_text::tokenizer::{Specials, Tokenizer};
 use crate::error::GrammarError;
 use crate::tools::Reasoning;
 
+/// Bytes of the longest character, and so tokens that one may be spelt by.
+const CHARACTER_BYTES: u32 = 4;
+
 /// Bounds the reasoning of one answer; see [`ThinkingBudget::new`].
 pub struct ThinkingBudget {
     tokenizer: Tokenizer,
@@ -64,7 +67,13 @@ impl ThinkingBudget {
     /// The only token that may follow, where the budget is used up.
     fn forced_token(&self) -> Option<TokenId> {
         let place = match self.place {
-            Place::Inside(used, _) if used >= self.budget => 0,
+            // Inside of a character nothing but its rest fits.
+            Place::Inside(used, ref tail)
+                if used >= self.budget.saturating_add(CHARACTER_BYTES)
+                    || used >= self.budget && is_whole(tail) =>
+            {
+                0
+            }
             Place::Closing(place) => place,
             Place::Outside(_) | Place::Inside(..) | Place::Behind => return None,
         };
@@ -95,6 +104,19 @@ impl ThinkingBudget {
             Place::Closing(_) | Place::Behind => Place::Behind,
         }
     }
+}
+
+/// Whether text ends with a whole character.
+fn is_whole(text: &[u8]) -> bool {
+    let rest = text.iter().rev().take_while(|byte| **byte & 0xC0 == 0x80).count();
+    let lead = text.len().checked_sub(rest + 1).map_or(0, |place| text[place]);
+    let length = match lead {
+        0xC0..=0xDF => 2,
+        0xE0..=0xEF => 3,
+        0xF0..=0xFF => 4,
+        0x00..=0xBF => 1,
+    };
+    rest + 1 >= length
 }
 
 impl Constraint for ThinkingBudget {
@@ -148,5 +170,23 @@ impl Constraint for ThinkingBudget {
             before: self.before.clone(),
             answer: self.answer.as_ref().map(|answer| answer.copy()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_whole_where_its_last_character_is() {
+        for text in ["", "a", "é", "aé", "€", "🦀"] {
+            assert!(is_whole(text.as_bytes()), "{text}");
+            for cut in 1..text.chars().last().map_or(0, char::len_utf8) {
+                let cut = &text.as_bytes()[..text.len() - cut];
+                assert!(!is_whole(cut), "{cut:?}");
+            }
+        }
+        // The tail of a text may begin inside of a character.
+        assert!(is_whole(&"🦀".as_bytes()[1..]));
     }
 }

@@ -110,9 +110,8 @@ impl ApiError {
     pub(crate) fn grammar(path: &str, error: &GrammarError) -> Self {
         match error {
             GrammarError::Busy { .. } => ApiError::GrammarsBusy(error.to_string()),
-            GrammarError::Schema { path: pointer, .. } => {
-                let path = format!("{path}{}", dotted(pointer));
-                ApiError::Invalid { path, why: error.to_string() }
+            GrammarError::Schema { path: pointer, reason, .. } => {
+                ApiError::Invalid { path: format!("{path}{}", dotted(pointer)), why: reason.clone() }
             }
             GrammarError::Vocabulary { .. } => {
                 ApiError::Unsupported { path: path.to_owned(), why: error.to_string() }

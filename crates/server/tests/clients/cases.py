@@ -1,16 +1,22 @@
-"""The official clients against a running server: `cases.py BASE_URL MODEL`.
+"""The official clients against a running server: `cases.py BASE_URL MODEL VECTORS`.
 
 Each case is a function; its name is the behaviour. The exit code is the number of cases that failed.
 """
 
 import asyncio
+import base64
+import json
+import math
+import pathlib
+import struct
 import sys
 import traceback
 
 import anthropic
 import openai
 
-BASE, MODEL = sys.argv[1], sys.argv[2]
+BASE, MODEL, VECTORS = sys.argv[1:4]
+HERE = pathlib.Path(__file__).parent
 KEY = "not-looked-at"
 client = openai.OpenAI(base_url=BASE + "/v1", api_key=KEY, max_retries=0)
 eager = openai.AsyncOpenAI(base_url=BASE + "/v1", api_key=KEY, max_retries=0)
@@ -328,6 +334,378 @@ def a_wrong_message_is_a_bad_request():
         given = {"model": MODEL, "messages": USER, "max_tokens": 4, **more}
         refused(anthropic.BadRequestError, lambda: claude.messages.create(**given))
     refused(anthropic.NotFoundError, lambda: claude.messages.create(model="absent", messages=USER, max_tokens=4))
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "maxLength": 20}, "people": {"type": "integer", "minimum": 0}},
+    "required": ["city", "people"],
+    "additionalProperties": False,
+}
+FORMAT = {"type": "json_schema", "json_schema": {"name": "city", "strict": True, "schema": SCHEMA}}
+WEATHER = {
+    "name": "get_weather",
+    "description": "The weather in a city",
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"type": "string", "maxLength": 20}, "unit": {"enum": ["C", "F"]}},
+        "required": ["city", "unit"],
+        "additionalProperties": False,
+    },
+}
+NOW = {"name": "now", "description": "The time", "parameters": {"type": "object", "properties": {}, "additionalProperties": False}}
+TOOLS = [{"type": "function", "function": tool} for tool in (WEATHER, NOW)]
+ONE_CALL = {"tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 120}
+NAMED = {"type": "function", "function": {"name": "get_weather"}}
+
+
+def fits(text):
+    """Whether a text is a city of the schema."""
+    found = json.loads(text)
+    assert set(found) == {"city", "people"} and isinstance(found["people"], int), found
+    return found
+
+
+def is_weather(arguments):
+    found = json.loads(arguments)
+    assert set(found) == {"city", "unit"} and found["unit"] in ("C", "F"), found
+
+
+def says(**more):
+    return chat(max_tokens=120, **more).choices[0].message.content
+
+
+@case
+def an_answer_follows_a_schema():
+    answer = chat(response_format=FORMAT, max_tokens=120)
+    fits(answer.choices[0].message.content)
+    assert answer.choices[0].finish_reason == "stop"
+
+
+@case
+def several_answers_follow_a_schema():
+    answer = chat(response_format=FORMAT, max_tokens=120, n=3, temperature=1, seed=1)
+    for choice in answer.choices:
+        if choice.finish_reason == "stop":
+            fits(choice.message.content)
+
+
+@case
+def a_streamed_answer_follows_a_schema():
+    chunks = chat(response_format=FORMAT, max_tokens=120, stream=True)
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    assert fits(text) == fits(says(response_format=FORMAT))
+
+
+@case
+def a_model_of_pydantic_is_parsed():
+    import pydantic
+
+    class City(pydantic.BaseModel):
+        city: str = pydantic.Field(max_length=20)
+        people: int
+
+    answer = client.chat.completions.parse(
+        model=MODEL, messages=USER, response_format=City, max_tokens=120, temperature=0
+    )
+    assert isinstance(answer.choices[0].message.parsed, City)
+
+
+@case
+def an_answer_is_some_object():
+    answer = chat(response_format={"type": "json_object"}, max_tokens=60)
+    text = answer.choices[0].message.content
+    assert text.startswith("{")
+    if answer.choices[0].finish_reason == "stop":
+        assert isinstance(json.loads(text), dict)
+
+
+@case
+def the_fields_names_for_grammars_are_known():
+    assert says(extra_body={"guided_choice": ["red", "blue"]}) in ("red", "blue")
+    assert says(extra_body={"guided_regex": "[0-9]{4}"}).isdigit()
+    assert says(extra_body={"guided_grammar": 'start: "a" "b"+ "c"'})[:2] == "ab"
+    fits(says(extra_body={"guided_json": SCHEMA}))
+    fits(says(extra_body={"structured_outputs": {"json": SCHEMA}}))
+    assert says(extra_body={"structured_outputs": {"regex": "x{3}"}}) == "xxx"
+
+
+@case
+def a_completion_follows_a_form():
+    assert complete(extra_body={"guided_choice": [" Paris", " Rome"]}).choices[0].text in (" Paris", " Rome")
+    fits(complete(max_tokens=120, extra_body={"guided_json": SCHEMA}).choices[0].text)
+
+
+@case
+def a_wrong_schema_is_told_by_its_place():
+    wrong = {"type": "object", "properties": {"a": {"type": "strange"}}}
+    wrong = {"type": "json_schema", "json_schema": {"name": "n", "schema": wrong}}
+    place = "response_format.json_schema.schema.properties.a.type"
+    refused(openai.BadRequestError, lambda: chat(response_format=wrong), param=place, code="invalid_value")
+    deep = {"type": "object"}
+    for _ in range(200):
+        deep = {"items": deep}
+    refused(openai.BadRequestError, lambda: chat(extra_body={"guided_json": deep}))
+    refused(openai.BadRequestError, lambda: chat(extra_body={"guided_regex": "("}), param="guided_regex")
+
+
+@case
+def a_required_tool_is_called():
+    choice = chat(**ONE_CALL).choices[0]
+    assert choice.finish_reason == "tool_calls" and choice.message.content is None
+    assert len(choice.message.tool_calls) == 1
+    assert choice.message.tool_calls[0].function.name in ("get_weather", "now")
+    json.loads(choice.message.tool_calls[0].function.arguments)
+
+
+@case
+def a_named_tool_is_called_with_arguments_of_its_schema():
+    call = chat(**{**ONE_CALL, "tool_choice": NAMED}).choices[0].message.tool_calls[0]
+    assert call.type == "function" and call.id.startswith("call_") and call.function.name == "get_weather"
+    is_weather(call.function.arguments)
+
+
+@case
+def an_allowed_tool_is_called():
+    allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": "now"}}]}
+    choice = {"type": "allowed_tools", "allowed_tools": allowed}
+    calls = chat(**{**ONE_CALL, "tool_choice": choice}).choices[0].message.tool_calls
+    assert [call.function.name for call in calls] == ["now"]
+
+
+@case
+def tools_that_may_be_called_leave_an_answer_free():
+    answer = chat(tools=TOOLS, tool_choice="auto").choices[0]
+    assert answer.message.content or answer.message.tool_calls
+    assert chat(tools=TOOLS, tool_choice="none").choices[0].message.tool_calls is None
+
+
+@case
+def a_streamed_calls_arguments_only_grow():
+    name, text, pieces = None, "", 0
+    for chunk in chat(**{**ONE_CALL, "tool_choice": NAMED}, stream=True):
+        for call in chunk.choices[0].delta.tool_calls or []:
+            name = name or call.function.name
+            text += call.function.arguments or ""
+            pieces += 1
+    assert name == "get_weather" and pieces > 3
+    is_weather(text)
+    assert chunk.choices[0].finish_reason == "tool_calls"
+
+
+@case
+def the_streaming_helper_gathers_calls():
+    given = {**ONE_CALL, "tool_choice": NAMED}
+    with client.chat.completions.stream(model=MODEL, messages=USER, temperature=0, **given) as stream:
+        kinds = {event.type for event in stream}
+        call = stream.get_final_completion().choices[0].message.tool_calls[0]
+    assert "tool_calls.function.arguments.delta" in kinds
+    is_weather(call.function.arguments)
+
+
+@case
+def a_conversation_goes_on_from_a_call():
+    call = chat(**{**ONE_CALL, "tool_choice": NAMED}).choices[0].message
+    result = {"role": "tool", "tool_call_id": call.tool_calls[0].id, "content": "Rain, 9 degrees"}
+    messages = [*USER, call.model_dump(exclude_none=True), result]
+    assert chat(messages=messages, tools=TOOLS, tool_choice="none").choices[0].message.content
+
+
+@case
+def wrong_tools_are_refused():
+    for given, param in [
+        ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "x"}}}, "tool_choice.function.name"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0].function.name"),
+        ({"tools": [TOOLS[0]] * 300}, "tools"),
+    ]:
+        refused(openai.BadRequestError, lambda: chat(**given), param=param)
+
+
+@case
+def an_async_client_calls_tools():
+    async def call():
+        given = {**ONE_CALL, "tool_choice": NAMED}
+        return await eager.chat.completions.create(model=MODEL, messages=USER, temperature=0, **given)
+
+    is_weather(asyncio.run(call()).choices[0].message.tool_calls[0].function.arguments)
+
+
+@case
+def an_async_stream_is_read():
+    async def read():
+        stream = await eager.chat.completions.create(
+            model=MODEL, messages=USER, max_tokens=24, temperature=0, stream=True
+        )
+        return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+
+    assert asyncio.run(read()) == chat().choices[0].message.content
+
+
+def respond(**more):
+    return client.responses.create(model=MODEL, **{"input": "Say hi.", "max_output_tokens": 120, "temperature": 0, **more})
+
+
+FLAT = {"type": "function", "strict": True, **WEATHER}
+CALLS = {"tools": [FLAT], "tool_choice": {"type": "function", "name": "get_weather"}, "parallel_tool_calls": False}
+
+
+@case
+def a_response_follows_a_schema():
+    text = {"format": {"type": "json_schema", "name": "city", "schema": SCHEMA, "strict": True}}
+    fits(respond(text=text).output_text)
+
+
+@case
+def a_response_calls_a_tool_and_goes_on():
+    first = respond(**CALLS)
+    [call] = first.output
+    assert call.type == "function_call" and call.name == "get_weather"
+    is_weather(call.arguments)
+    output = {"type": "function_call_output", "call_id": call.call_id, "output": "Rain"}
+    second = respond(input=[output], previous_response_id=first.id, tools=[FLAT], tool_choice="none")
+    assert second.output_text
+    told = [{"role": "user", "content": "Say hi."}, call.model_dump(exclude_none=True), output]
+    assert respond(input=told, tools=[FLAT], tool_choice="none").output_text == second.output_text
+
+
+@case
+def a_streamed_response_calls_a_tool():
+    events = list(respond(stream=True, **CALLS))
+    deltas = [event.delta for event in events if event.type == "response.function_call_arguments.delta"]
+    done = [event for event in events if event.type == "response.function_call_arguments.done"]
+    assert len(deltas) > 3 and "".join(deltas) == done[0].arguments
+    is_weather(done[0].arguments)
+    assert events[-1].response.output[0].arguments == done[0].arguments
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+
+
+@case
+def a_response_is_made_in_the_background():
+    import time
+
+    made = respond(background=True)
+    while made.status == "in_progress":
+        time.sleep(0.05)
+        made = client.responses.retrieve(made.id)
+    assert made.output_text == respond().output_text
+
+
+OWN_TOOL = {"name": "get_weather", "description": WEATHER["description"], "input_schema": WEATHER["parameters"]}
+USE = {"tools": [OWN_TOOL], "tool_choice": {"type": "tool", "name": "get_weather"}, "extra_body": GREEDY}
+
+
+@case
+def a_message_uses_a_tool():
+    message = claude.messages.create(model=MODEL, messages=USER, max_tokens=120, **USE)
+    assert message.stop_reason == "tool_use"
+    [block] = message.content
+    assert block.type == "tool_use" and block.name == "get_weather" and set(block.input) == {"city", "unit"}
+    result = {"type": "tool_result", "tool_use_id": block.id, "content": "Rain"}
+    messages = [*USER, {"role": "assistant", "content": [block.model_dump()]}, {"role": "user", "content": [result]}]
+    more = {"tools": [OWN_TOOL], "tool_choice": {"type": "none"}, "extra_body": GREEDY}
+    assert claude.messages.create(model=MODEL, messages=messages, max_tokens=24, **more).content[0].text
+
+
+@case
+def a_streamed_message_uses_a_tool():
+    with claude.messages.stream(model=MODEL, messages=USER, max_tokens=120, **USE) as stream:
+        pieces = [event.partial_json for event in stream if event.type == "input_json"]
+        final = stream.get_final_message()
+    assert len(pieces) > 3 and set(final.content[0].input) == {"city", "unit"}
+    assert final.stop_reason == "tool_use"
+
+
+@case
+def a_messages_tools_count():
+    plain = claude.messages.count_tokens(model=MODEL, messages=USER).input_tokens
+    assert claude.messages.count_tokens(model=MODEL, messages=USER, tools=[OWN_TOOL]).input_tokens > plain
+
+
+@case
+def wrong_tools_of_a_message_are_refused():
+    for more in [{"tool_choice": {"type": "any"}}, {"thinking": {"type": "enabled", "budget_tokens": 1024}}]:
+        given = {"model": MODEL, "messages": USER, "max_tokens": 4, **more}
+        refused(anthropic.BadRequestError, lambda: claude.messages.create(**given))
+
+
+def embed(**more):
+    return client.embeddings.create(model=VECTORS, **{"input": "A cat sleeps.", **more})
+
+
+@case
+def texts_become_vectors_of_unit_length():
+    answer = embed(input=["A cat sleeps.", "A kitten naps.", "Stocks fell sharply."])
+    vectors = [item.embedding for item in answer.data]
+    assert [item.index for item in answer.data] == [0, 1, 2]
+    for vector in vectors:
+        assert abs(math.hypot(*vector) - 1) < 1e-5
+    near, far = (sum(a * b for a, b in zip(vectors[0], vector)) for vector in vectors[1:])
+    assert near > far
+    assert answer.usage.prompt_tokens > 0
+
+
+@case
+def vectors_are_the_same_in_every_form():
+    plain = embed(encoding_format="float").data[0].embedding
+    coded = embed(encoding_format="base64").data[0].embedding
+    assert list(struct.unpack(f"<{len(plain)}f", base64.b64decode(coded))) == [
+        struct.unpack("<f", struct.pack("<f", number))[0] for number in plain
+    ]
+    ids = client.post("/tokenize", cast_to=object, body={"model": VECTORS, "prompt": "A cat sleeps."})["tokens"]
+    assert embed(input=ids, encoding_format="float").data[0].embedding == plain
+    assert embed(input=[ids, ids], encoding_format="float").data[1].embedding == plain
+    cut = embed(dimensions=16, encoding_format="float").data[0].embedding
+    length = math.hypot(*plain[:16])
+    assert all(abs(a - b / length) < 1e-5 for a, b in zip(cut, plain, strict=False))
+
+
+@case
+def wrong_vectors_are_refused():
+    refused(openai.BadRequestError, lambda: embed(dimensions=100_000), param="dimensions")
+    refused(openai.BadRequestError, lambda: embed(input=""), param="input")
+    refused(openai.BadRequestError, lambda: client.embeddings.create(model=MODEL, input="a"), param="model")
+    refused(openai.BadRequestError, lambda: chat(model=VECTORS), param="model")
+
+
+@case
+def an_async_client_embeds():
+    async def vector():
+        return await eager.embeddings.create(model=VECTORS, input="A cat sleeps.")
+
+    assert asyncio.run(vector()).data[0].embedding == embed().data[0].embedding
+
+
+@case
+def an_echo_has_the_scores_of_the_prompt():
+    ids = client.post("/tokenize", cast_to=object, body={"model": MODEL, "prompt": "The capital of France is"})["tokens"]
+    found = complete(prompt=ids, echo=True, logprobs=1, max_tokens=1).choices[0].logprobs
+    assert found.token_logprobs[0] is None and len(found.tokens) == len(ids) + 1
+    assert all(score < 0 for score in found.token_logprobs[1:])
+    alone = complete(prompt=ids, echo=True, logprobs=1, max_tokens=0).choices[0].logprobs
+    assert alone.token_logprobs == found.token_logprobs[:-1]
+
+
+@case
+def the_scores_of_a_prompt_come_by_token_id():
+    answer = chat(extra_body={"prompt_logprobs": 2, "return_token_ids": True})
+    assert answer.prompt_logprobs[0] is None
+    for token, entries in list(zip(answer.prompt_token_ids, answer.prompt_logprobs))[1:]:
+        assert entries[str(token)]["logprob"] < 0
+
+
+@case
+def log_likelihoods_are_those_of_transformers():
+    lines = (HERE / "likelihoods.jsonl").read_text().splitlines()
+    cases = [json.loads(line) for line in lines]
+    answer = complete(prompt=[case["tokens"] for case in cases], echo=True, logprobs=1, max_tokens=1)
+    for choice, case in zip(answer.choices, cases, strict=True):
+        scores = choice.logprobs.token_logprobs[case["context"] : len(case["tokens"])]
+        found, expected = sum(scores), case["loglikelihood"]
+        assert abs(found - expected) < 0.01, (found, expected)
+        likeliest = [max(top, key=top.get) for top in choice.logprobs.top_logprobs[case["context"] : -1]]
+        is_greedy = likeliest == choice.logprobs.tokens[case["context"] : -1]
+        assert is_greedy == case["is_greedy"], case
 
 
 def main():

@@ -34,12 +34,15 @@ pub(crate) struct Setup {
     pub(crate) names: Vec<&'static str>,
     /// Another chat template than the toy's.
     pub(crate) template: Option<&'static str>,
+    /// Another context than the toy's.
+    pub(crate) context: Option<usize>,
 }
 
 struct ToySource {
     path: PathBuf,
     sequences: usize,
     waiting: usize,
+    context: Option<usize>,
     purpose: Purpose,
 }
 
@@ -48,7 +51,9 @@ impl ModelSource for ToySource {
         let broken = |error: &dyn std::fmt::Display| LoadFailure::Broken(error.to_string());
         let backend = CpuBackend::new(CpuOptions { threads: Some(1), ..CpuOptions::default() }).unwrap();
         let (sequences, purpose) = (Some(self.sequences), self.purpose);
-        let options = LoadOptions { sequences, purpose, ..LoadOptions::default() };
+        let context = self.context;
+        let options =
+            LoadOptions { sequences, purpose, context, force_context: true, ..LoadOptions::default() };
         let Loaded { text, runner, .. } =
             load(&self.path, &backend, &options, &|_| ()).map_err(|error| broken(&error))?;
         let waiting = self.sequences + self.waiting;
@@ -86,6 +91,7 @@ impl Server {
             sequences: SEQUENCES,
             names: vec!["toy"],
             template: None,
+            context: None,
         };
         change(&mut setup);
         let folder = TempDir::new().unwrap();
@@ -99,6 +105,7 @@ impl Server {
                 path: if *name == "broken" { folder.path().join("absent") } else { path.clone() },
                 sequences,
                 waiting,
+                context: setup.context,
                 purpose: match *name {
                     "vectors" => Purpose::Vectors { pooling: Some(PoolKind::Mean) },
                     _ => Purpose::Text,
