@@ -1,6 +1,7 @@
 //! What every request passes: it gets an id, shows its key, and takes a turn; then its route answers, and a line of the
 //! log says so.
 
+use super::page;
 use crate::app::App;
 use crate::config::KeyIndex;
 use crate::error::ApiError;
@@ -69,7 +70,8 @@ fn logged(path: &str) -> &str {
 
 /// Whose request it is, and its turn.
 fn admit(app: &App, request: &Request<Body>) -> Result<(Option<KeyIndex>, Option<Turn>), ApiError> {
-    if OPEN.contains(&request.uri().path()) || request.method() == Method::OPTIONS {
+    let path = request.uri().path();
+    if OPEN.contains(&path) || page::PATHS.contains(&path) || request.method() == Method::OPTIONS {
         return Ok((None, None));
     }
     let key = key_of(app, request.headers())?;

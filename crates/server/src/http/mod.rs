@@ -12,4 +12,5 @@ pub(crate) mod sse;
 mod tls;
 
 mod openapi;
+mod page;
 mod probes;

@@ -12,13 +12,14 @@ pub(super) async fn document() -> Response {
 }
 
 /// A route that takes a JSON body: its path, the schema of its body, what it does.
-const POSTS: [(&str, &str, &str); 10] = [
+const POSTS: [(&str, &str, &str); 11] = [
     ("/v1/chat/completions", "Chat", "Continue a conversation"),
     ("/v1/chat/completions/render", "Chat", "The token ids that a conversation becomes"),
     ("/v1/completions", "Completion", "Continue texts or token ids"),
     ("/v1/completions/render", "Completion", "The token ids that texts become"),
     ("/v1/responses", "Response", "Make a response that is kept"),
     ("/v1/responses/{id}/cancel", "Nothing", "Stop a response that is made in the background"),
+    ("/v1/embeddings", "Embedding", "Vectors of texts or token ids"),
     ("/v1/messages", "Message", "Continue a conversation, in Anthropic's form"),
     ("/v1/messages/count_tokens", "Count", "Tokens of a conversation, in Anthropic's form"),
     ("/tokenize", "Tokenize", "Text or conversation to token ids"),
@@ -81,6 +82,18 @@ fn schemas() -> Value {
     let prompt = json!({"anyOf": [{"type": "string"}, {"type": "array"}]});
     let flag = json!({"type": "boolean"});
     let count = json!({"type": "integer", "minimum": 1});
+    let tools = [("tools", json!({"type": "array", "items": {"type": "object"}})), ("tool_choice", json!({}))];
+    let forms = [
+        ("response_format", json!({"type": "object", "required": ["type"]})),
+        ("guided_json", json!({"type": ["object", "boolean", "string"]})),
+        ("guided_regex", text.clone()),
+        ("guided_grammar", text.clone()),
+        ("guided_choice", json!({"type": "array", "items": {"type": "string"}, "minItems": 1})),
+        ("structured_outputs", json!({"type": "object"})),
+    ];
+    let budget = ("thinking_token_budget", json!({"type": "integer", "minimum": 0}));
+    let scores = ("prompt_logprobs", json!({"type": "integer", "minimum": 0, "maximum": 20}));
+    let parallel = ("parallel_tool_calls", flag.clone());
     let chat = [
         ("messages", messages.clone()),
         ("max_tokens", count.clone()),
@@ -96,18 +109,30 @@ fn schemas() -> Value {
         ("echo", flag.clone()),
     ];
     let response = [
-        ("input", prompt),
+        ("input", prompt.clone()),
         ("instructions", text.clone()),
         ("previous_response_id", text.clone()),
         ("max_output_tokens", count.clone()),
         ("store", flag.clone()),
         ("background", flag),
     ];
-    let message = [("messages", messages.clone()), ("system", json!({})), ("max_tokens", count)];
+    let message = [("messages", messages.clone()), ("system", json!({})), ("max_tokens", count.clone())];
+    let embedding = [
+        ("model", text.clone()),
+        ("input", prompt),
+        ("dimensions", count),
+        ("encoding_format", json!({"enum": ["float", "base64"]})),
+    ];
+    let chat: Vec<_> =
+        [&chat[..], &tools, &forms, &[budget.clone(), scores.clone(), parallel.clone()]].concat();
+    let completion: Vec<_> = [&completion[..], &forms, &[scores]].concat();
+    let response: Vec<_> = [&response[..], &tools, &forms[1..], &[budget, parallel]].concat();
+    let message: Vec<_> = [&message[..], &tools, &forms[1..]].concat();
     json!({
         "Chat": answered(&["model", "messages"], &chat),
         "Completion": answered(&["model", "prompt"], &completion),
         "Response": answered(&["model", "input"], &response),
+        "Embedding": object(&["model", "input"], &embedding),
         "Message": answered(&["model", "messages", "max_tokens"], &message),
         "Count": object(&["model", "messages"], &[("model", text.clone()), ("messages", messages.clone())]),
         "Tokenize": object(&[], &[("model", text.clone()), ("prompt", text.clone()), ("messages", messages)]),

@@ -1,6 +1,6 @@
 //! Which path leads where.
 
-use super::{gate, openapi, probes};
+use super::{gate, openapi, page, probes};
 use crate::anthropic::messages;
 use crate::app::App;
 use crate::error::ApiError;
@@ -39,7 +39,10 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         ("/v1/messages", post(messages::answer)),
         ("/v1/messages/count_tokens", post(messages::count)),
     ];
-    let mut router = Router::new();
+    let mut router = Router::new()
+        .route("/", get(page::html))
+        .route("/page.css", get(page::style))
+        .route("/page.js", get(page::script));
     for (path, route) in routes {
         // Clients whose base address already ends in /v1 ask without it, others for these with it.
         let alias = path.strip_prefix("/v1").map_or_else(|| format!("/v1{path}"), str::to_owned);

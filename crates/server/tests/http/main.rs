@@ -14,6 +14,7 @@ mod keys;
 mod messages;
 mod metrics;
 mod models;
+mod page;
 mod responses;
 mod room;
 mod tokens;

@@ -173,7 +173,10 @@ fn responses_hold_calls_as_items_and_go_on_from_them() {
     assert_eq!((&item["type"], &item["name"]), (&json!("function_call"), &json!("weather")), "{first}");
     fits(item["arguments"].as_str().unwrap());
     let output = json!({"type": "function_call_output", "call_id": item["call_id"], "output": "rain"});
-    let next = json!({"model": "toy", "input": [output], "previous_response_id": first["id"], "max_output_tokens": 4});
+    let tools = body["tools"].clone();
+    let next = json!({
+        "model": "toy", "input": [output], "previous_response_id": first["id"], "tools": tools, "max_output_tokens": 4,
+    });
     let second = server.ask("/v1/responses", &next);
     assert!(second["usage"]["input_tokens"].as_u64() > first["usage"]["input_tokens"].as_u64());
     let whole = json!([{"role": "user", "content": "hi"}, item, output]);
