@@ -82,7 +82,8 @@ fn schemas() -> Value {
     let prompt = json!({"anyOf": [{"type": "string"}, {"type": "array"}]});
     let flag = json!({"type": "boolean"});
     let count = json!({"type": "integer", "minimum": 1});
-    let tools = [("tools", json!({"type": "array", "items": {"type": "object"}})), ("tool_choice", json!({}))];
+    let tools =
+        [("tools", json!({"type": "array", "items": {"type": "object"}})), ("tool_choice", json!({}))];
     let forms = [
         ("response_format", json!({"type": "object", "required": ["type"]})),
         ("guided_json", json!({"type": ["object", "boolean", "string"]})),

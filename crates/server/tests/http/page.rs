@@ -16,7 +16,10 @@ fn the_page_needs_no_key_and_may_load_nothing_from_elsewhere() {
         // Addresses of other places are names of formats or patterns, never loaded.
         let body = answer.body.replace("http://www.w3.org/2000/svg", "").replace("https?:", "");
         assert!(!body.contains("http:") && !body.contains("https:"), "{path}");
-        assert!(!body.contains("innerHTML") && !body.contains("style=") && !body.contains("onclick"), "{path}");
+        assert!(
+            !body.contains("innerHTML") && !body.contains("style=") && !body.contains("onclick"),
+            "{path}"
+        );
     }
     assert_eq!(server.get("/v1/models").status, 401);
 }
@@ -31,9 +34,12 @@ fn all_that_the_page_names_is_there() {
     for id in ids {
         assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
     }
-    server.ask("/v1/chat/completions", &serde_json::json!({
-        "model": "toy", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 2,
-    }));
+    server.ask(
+        "/v1/chat/completions",
+        &serde_json::json!({
+            "model": "toy", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 2,
+        }),
+    );
     let metrics = server.get("/metrics").body;
     let series = script.split('"').filter(|text| text.starts_with("vllm:") || text.starts_with("gannet_"));
     for name in series {

@@ -76,7 +76,7 @@ assert.equal(await page.locator(".said").count(), 0);
 // A call of a tool, and its result.
 await page.click("summary");
 await page.fill("#max_tokens", "80");
-const tools = [{ type: "function", function: { name: "now", parameters: { type: "object", properties: {} } } }];
+const tools = [{ type: "function", function: { name: "now", parameters: { type: "object", additionalProperties: false } } }];
 await page.fill("#tools", JSON.stringify(tools));
 await page.click("summary");
 await page.route("**/v1/chat/completions", async (route) => {
@@ -86,7 +86,7 @@ await page.route("**/v1/chat/completions", async (route) => {
 });
 await say(page, "What time is it?");
 await page.waitForSelector(".call + form", { timeout: 60000 });
-assert.match(await page.textContent(".call"), /^now\(\{.*\}\)$/);
+assert.match(await page.textContent(".call"), /^now\(\{\s*\}\)$/);
 await page.screenshot({ path: `${folder}/tool.png` });
 await page.fill(".said form input", "Half past nine");
 await page.click(".said form button");
