@@ -26,7 +26,7 @@ pub(crate) enum Command {
     Embed(embed::EmbedArguments),
     Inspect(inspect::InspectArguments),
     Eval(eval::EvalArguments),
-    Bench(bench::BenchArguments),
+    Bench(Box<bench::BenchArguments>),
     Pull(pull::PullArguments),
     Models(models::ModelsArguments),
     Rm(rm::RmArguments),

@@ -3,7 +3,7 @@
 use super::histogram::Histogram;
 use super::{ModelMetrics, REASONS};
 use crate::models::Served;
-use gannet_engine::EngineStats;
+use gannet_engine::{EngineStats, Phases};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -134,6 +134,23 @@ const FAMILIES: &[Family] = &[
     histogram!("vllm:request_generation_tokens", answer, "Tokens of an answer."),
     number!("counter", "gannet_steps_total", "Steps of the engine.", |_, stats| stats.steps as f64),
     number!("counter", "gannet_step_rows_total", "Rows of all steps.", |_, stats| stats.rows as f64),
+    Family {
+        name: "gannet_step_seconds_total",
+        kind: "counter",
+        help: "Time of all steps, by what it was spent on.",
+        write: |series, _, stats| {
+            let Phases { schedule, assemble, run, sample, commit } = stats.phases;
+            for (phase, time) in [
+                ("schedule", schedule),
+                ("assemble", assemble),
+                ("run", run),
+                ("sample", sample),
+                ("commit", commit),
+            ] {
+                series.sample("", &[("phase", phase)], time.as_secs_f64());
+            }
+        },
+    },
     number!("counter", "gannet_evicted_pages_total", "Known pages given up for others.", |_, stats| {
         stats.prefix.evicted_pages as f64
     }),

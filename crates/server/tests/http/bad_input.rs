@@ -177,3 +177,41 @@ fn wrong_parameters_of_completions_are_named() {
         server.refuses(COMPLETIONS, &body, 400, param);
     }
 }
+
+#[test]
+fn what_would_be_costly_is_refused_quickly() {
+    let server = Server::start();
+    let deep = |name: &str, open: &str, close: &str| {
+        let (open, close) = (open.repeat(10_000), close.repeat(10_000));
+        let mut body = chat("user", json!("u")).to_string();
+        body.truncate(body.len() - 1);
+        format!("{body}, \"{name}\": {open}{{}}{close}}}")
+    };
+    for name in ["guided_json", "response_format", "tools"] {
+        let body = deep(name, "{\"items\":", "}");
+        assert!(server.connect().post(CHAT, body.as_bytes()).is_error(400, None).contains("64 levels"));
+    }
+    let wide = json!({"enum": vec!["x"; 60_000]});
+    let brackets = "(".repeat(10_000) + &")".repeat(10_000);
+    for (name, value, param) in [
+        ("guided_json", wide, "guided_json"),
+        ("guided_json", json!("[".repeat(10_000)), "guided_json"),
+        ("guided_regex", json!(brackets), "guided_regex"),
+        ("guided_regex", json!("a".repeat(20_000)), "guided_regex"),
+        ("guided_grammar", json!("start: ".to_owned() + &brackets), "guided_grammar"),
+        ("guided_choice", json!(vec!["x"; 2000]), "guided_choice"),
+        ("tools", json!(vec![json!({}); 100_000]), "tools"),
+    ] {
+        server.refuses(CHAT, &chat(name, value), 400, param);
+    }
+}
+
+#[test]
+fn half_a_character_is_no_text() {
+    let server = Server::start();
+    for text in ["\\ud800", "\\udc00x", "\\ud800\\ud800"] {
+        let body = format!("{{\"model\": \"toy\", \"messages\": [{{\"role\": \"user\", \"content\": \"{text}\"}}]}}");
+        server.connect().post(CHAT, body.as_bytes()).is_error(400, None);
+    }
+    assert_eq!(server.get("/v1/models").status, 200);
+}

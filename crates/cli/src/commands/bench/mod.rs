@@ -11,6 +11,7 @@ mod idle;
 mod limits;
 mod profile;
 mod rows;
+mod served;
 mod simulate;
 mod streams;
 mod timeline;
@@ -34,12 +35,14 @@ after the start is a row of its own.
 --engine measures decoding through the whole engine and on the bare plan, in turns, and the parts of an engine's step.
 --loop measures what the engine's own loop costs a step, over a device that computes nothing.
 --serve-sim sends a made-up trace of requests through the engine instead, with --streams of them at once.
+--serve sends load over HTTP to a server that runs already, and loads no model.
 
 Examples:
   gannet bench model.gguf
   gannet bench model.gguf --prefill 512,4096 --decode 128 --depth 0,4096 --streams 1,8 --json
   gannet bench model.gguf --profile --trace steps.json
-  gannet bench model.gguf --serve-sim --rate 4 --requests 100 --shared 0.5 --streams 8";
+  gannet bench model.gguf --serve-sim --rate 4 --requests 100 --shared 0.5 --streams 8
+  gannet bench model --serve http://127.0.0.1:8080 --shapes 128/1024 --clients 1,8,64 --plot load.svg";
 
 /// Measure how fast a model runs
 #[derive(Debug, Args)]
@@ -90,10 +93,15 @@ pub(crate) struct BenchArguments {
     is_whole: bool,
     #[command(flatten)]
     trace: simulate::TraceArguments,
+    #[command(flatten)]
+    load: served::LoadArguments,
 }
 
 /// Runs the command.
 pub(crate) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
+    if let Some(address) = &arguments.load.address {
+        return served::run(arguments, address);
+    }
     if arguments.is_whole {
         return whole::run(arguments);
     }

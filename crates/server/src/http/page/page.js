@@ -262,7 +262,7 @@ const PLOTS = [
   ["Tokens of answers", rate("vllm:inter_token_latency_seconds_count"), "/s"],
   ["Steps", rate("gannet_steps_total"), "/s"],
   ["Rows of a step", (now, before) => ratio(now, before, "gannet_step_rows_total", "gannet_steps_total"), ""],
-  ["Time of a step", (now, before, seconds) => stepTime(now, before, seconds), " ms"],
+  ["Time of a step", (now, before) => 1000 * ratio(now, before, "gannet_step_seconds_total", "gannet_steps_total"), " ms"],
   ["Pages in use", (now) => 100 * sum(now, "vllm:kv_cache_usage_perc"), " %"],
   ["Pages cached", (now) => sum(now, "gannet_pages_cached"), ""],
   ["Prefix hits", (now, before) => 100 * ratio(now, before, "vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total"), " %"],
@@ -283,11 +283,6 @@ const sum = (series, name) => series.get(name) ?? 0;
 function ratio(now, before, above, below) {
   const difference = sum(now, below) - sum(before, below);
   return difference > 0 ? (sum(now, above) - sum(before, above)) / difference : 0;
-}
-
-function stepTime(now, before, seconds) {
-  const steps = sum(now, "gannet_steps_total") - sum(before, "gannet_steps_total");
-  return steps > 0 ? (1000 * seconds) / steps : 0;
 }
 
 function plot(title, unit) {
