@@ -147,20 +147,12 @@ impl PartSplitter {
     }
 }
 
-/// A name for a call. Mistral's templates take those of nine letters and digits alone.
+/// A name for a call, no longer than the format takes.
 fn call_id(format: CallFormat) -> String {
     let fresh = names::fresh("call_");
-    match format {
-        CallFormat::Mistral => fresh[fresh.len() - 9..].to_owned(),
-        CallFormat::Hermes
-        | CallFormat::QwenCoder
-        | CallFormat::Glm
-        | CallFormat::Llama3Json
-        | CallFormat::Pythonic
-        | CallFormat::DeepSeek
-        | CallFormat::GemmaToolCode
-        | CallFormat::Harmony
-        | CallFormat::GenericJson => fresh,
+    match format.call_id_letters() {
+        Some(letters) => fresh[fresh.len().saturating_sub(letters)..].to_owned(),
+        None => fresh,
     }
 }
 

@@ -134,12 +134,6 @@ fn wrong_parameters_of_chats_are_named() {
         ("reasoning_effort", json!(5), "reasoning_effort"),
         ("chat_template", json!("{{ 1 }}"), "chat_template"),
         ("chat_template_kwargs", json!({"messages": []}), "chat_template_kwargs.messages"),
-        ("guided_json", json!(5), "guided_json"),
-        ("guided_decoding_backend", json!("x"), "guided_decoding_backend"),
-        ("response_format", json!({"type": "xml"}), "response_format.type"),
-        ("tool_choice", json!("required"), "tool_choice"),
-        ("thinking_token_budget", json!(-1), "thinking_token_budget"),
-        ("prompt_logprobs", json!(1_000_000_000), "prompt_logprobs"),
         ("bogus", json!(1), "bogus"),
         (&"x".repeat(1000), json!(1), &format!("{}...", "x".repeat(40))),
     ] {
@@ -149,6 +143,21 @@ fn wrong_parameters_of_chats_are_named() {
     }
     server.refuses(CHAT, &json!({"messages": []}), 400, "model");
     server.refuses(CHAT, &json!({"model": "toy"}), 400, "messages");
+}
+
+#[test]
+fn wrong_forms_and_tools_are_named() {
+    let server = Server::start();
+    for (name, value, param) in [
+        ("guided_json", json!(5), "guided_json"),
+        ("guided_decoding_backend", json!("x"), "guided_decoding_backend"),
+        ("response_format", json!({"type": "xml"}), "response_format.type"),
+        ("tool_choice", json!("required"), "tool_choice"),
+        ("thinking_token_budget", json!(-1), "thinking_token_budget"),
+        ("prompt_logprobs", json!(1_000_000_000), "prompt_logprobs"),
+    ] {
+        server.refuses(CHAT, &chat(name, value), 400, param);
+    }
 }
 
 #[test]

@@ -96,6 +96,22 @@ impl CallFormat {
         }
     }
 
+    /// How many letters and digits the name of a call has, where templates of this format take no other.
+    pub fn call_id_letters(self) -> Option<usize> {
+        match self {
+            Self::Mistral => Some(9),
+            Self::Hermes
+            | Self::QwenCoder
+            | Self::Glm
+            | Self::Llama3Json
+            | Self::Pythonic
+            | Self::DeepSeek
+            | Self::GemmaToolCode
+            | Self::Harmony
+            | Self::GenericJson => None,
+        }
+    }
+
     /// Marks that may be control tokens of the model, which are otherwise no text.
     pub fn marks(self) -> &'static [&'static str] {
         match self {
