@@ -264,7 +264,7 @@ mod tests {
             (json!({"name": "a", "description": "d", "input_schema": schema}), ToolForm::Anthropic),
         ] {
             let tools = taken(json!({"tools": [tool]}), form).unwrap();
-            assert_eq!(tools.shown, [expected.clone()]);
+            assert_eq!(tools.shown.as_slice(), std::slice::from_ref(&expected));
             assert_eq!(tools.callable[0].strict, form != ToolForm::Anthropic);
         }
         let choice = json!({"type": "tool", "name": "a", "disable_parallel_tool_use": true});
