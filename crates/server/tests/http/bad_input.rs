@@ -219,7 +219,9 @@ fn what_would_be_costly_is_refused_quickly() {
 fn half_a_character_is_no_text() {
     let server = Server::start();
     for text in ["\\ud800", "\\udc00x", "\\ud800\\ud800"] {
-        let body = format!("{{\"model\": \"toy\", \"messages\": [{{\"role\": \"user\", \"content\": \"{text}\"}}]}}");
+        let body = format!(
+            "{{\"model\": \"toy\", \"messages\": [{{\"role\": \"user\", \"content\": \"{text}\"}}]}}"
+        );
         server.connect().post(CHAT, body.as_bytes()).is_error(400, None);
     }
     assert_eq!(server.get("/v1/models").status, 200);

@@ -34,8 +34,13 @@ pub(crate) struct LoadArguments {
     #[arg(long = "serve", value_name = "URL", conflicts_with_all = ["serve_sim", "is_loop", "profile"])]
     pub(super) address: Option<Address>,
     /// Tokens of prompts and answers
-    #[arg(long, value_name = "LIST", default_value = "128/1024,1024/128,2048/2048,8192/512",
-          value_delimiter = ',', requires = "address")]
+    #[arg(
+        long,
+        value_name = "LIST",
+        default_value = "128/1024,1024/128,2048/2048,8192/512",
+        value_delimiter = ',',
+        requires = "address"
+    )]
     shapes: Vec<Shape>,
     /// Clients at once
     #[arg(long, value_name = "LIST", default_value = "1,8", value_delimiter = ',', value_parser = values::streams,

@@ -44,7 +44,11 @@ fn panel(text: &mut String, cases: &[Case], left: f64, title: &str, value: fn(&C
     let _ = writeln!(text, "<text x=\"{end}\" y=\"{bottom}\" text-anchor=\"end\">0</text>");
     for case in cases {
         let (place, below) = (x(case), bottom + 14.0);
-        let _ = writeln!(text, "<text x=\"{place:.1}\" y=\"{below}\" text-anchor=\"middle\">{}</text>", case.clients);
+        let _ = writeln!(
+            text,
+            "<text x=\"{place:.1}\" y=\"{below}\" text-anchor=\"middle\">{}</text>",
+            case.clients
+        );
     }
     for (number, shape) in shapes(cases).into_iter().enumerate() {
         let colour = COLOURS[number % COLOURS.len()];
@@ -54,7 +58,10 @@ fn panel(text: &mut String, cases: &[Case], left: f64, title: &str, value: fn(&C
             .map(|case| format!("{:.1},{:.1}", x(case), y(value(case))))
             .collect();
         let path = points.join(" ");
-        let _ = writeln!(text, "<polyline points=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>");
+        let _ = writeln!(
+            text,
+            "<polyline points=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>"
+        );
         for point in &points {
             let (x, y) = point.split_once(',').expect("a point is two numbers");
             let _ = writeln!(text, "<circle cx=\"{x}\" cy=\"{y}\" r=\"3\" fill=\"{colour}\"/>");

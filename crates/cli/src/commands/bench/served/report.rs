@@ -66,7 +66,9 @@ impl Case {
             seconds,
             tokens_per_second: tokens as f64 / seconds,
             first_token_ms: Percentiles::of(samples.iter().map(|sample| sample.first).collect()),
-            between_tokens_ms: Percentiles::of(samples.iter().flat_map(|sample| sample.gaps.clone()).collect()),
+            between_tokens_ms: Percentiles::of(
+                samples.iter().flat_map(|sample| sample.gaps.clone()).collect(),
+            ),
             good_per_second: good as f64 / seconds,
         }
     }
@@ -74,7 +76,13 @@ impl Case {
     pub(super) fn head() -> String {
         format!(
             "{:>12} {:>8} {:>9} {:>10} {:>30} {:>30} {:>8}",
-            "shape", "clients", "requests", "tokens/s", "first token ms p50/p95/p99", "between ms p50/p95/p99", "good/s"
+            "shape",
+            "clients",
+            "requests",
+            "tokens/s",
+            "first token ms p50/p95/p99",
+            "between ms p50/p95/p99",
+            "good/s"
         )
     }
 
