@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// The variable that holds the server's key.
 const KEY_VARIABLE: &str = "GANNET_API_KEY";
@@ -83,10 +83,13 @@ pub(super) fn run(arguments: &BenchArguments, address: &Address) -> Result<(), F
     let given = &arguments.load;
     let model = arguments.model.reference.to_string();
     let key = std::env::var(KEY_VARIABLE).ok();
+    // No prompt of this run was sent before, by this run or by an earlier one.
+    let moment = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros());
+    let next = AtomicUsize::new(moment as usize);
     let mut cases = Vec::new();
     for &shape in &given.shapes {
         for &clients in &given.clients {
-            let target = Target { address, model: &model, key: key.as_deref(), shape };
+            let target = Target { address, model: &model, key: key.as_deref(), shape, next: &next };
             let case = target.measure(clients, given.rounds, given)?;
             if !arguments.json {
                 if cases.is_empty() {
@@ -114,15 +117,18 @@ struct Target<'a> {
     model: &'a str,
     key: Option<&'a str>,
     shape: Shape,
+    /// The number of the next prompt.
+    next: &'a AtomicUsize,
 }
 
 impl Target<'_> {
     fn measure(&self, clients: usize, rounds: usize, given: &LoadArguments) -> Result<Case, Failure> {
-        let next = AtomicUsize::new(0);
         let started = Instant::now();
         let results: Vec<anyhow::Result<Vec<Sample>>> = thread::scope(|scope| {
             let work = || {
-                (0..rounds).map(|_| self.one(next.fetch_add(1, Ordering::Relaxed))).collect::<Result<_, _>>()
+                (0..rounds)
+                    .map(|_| self.one(self.next.fetch_add(1, Ordering::Relaxed)))
+                    .collect::<Result<_, _>>()
             };
             let threads: Vec<_> = (0..clients).map(|_| scope.spawn(work)).collect();
             threads.into_iter().map(|thread| thread.join().expect("a client doesn't panic")).collect()
