@@ -26,7 +26,8 @@ fn the_readmes_command_gets_an_answer() {
         assert!(run.stderr.contains("ended by the end of the text"), "{run:?}");
         run.succeeded()
     };
-    assert_eq!(ask("What is the capital of France?"), "The capital of France is Paris.\n");
+    // With "What is" the first token is all but a tie between English and French.
+    assert_eq!(ask("Name the capital of France."), "The capital of France is Paris.\n");
     let answer = ask("Explain in two sentences why the sky is blue.");
     assert!(
         answer.starts_with("The sky") && answer.contains("scatter") && answer.ends_with(".\n"),

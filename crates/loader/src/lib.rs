@@ -158,6 +158,7 @@ pub fn load_within(
     checkpoint.prefetch();
     let watched = WatchedWeights::new(&weights, &program, watch);
     let uploaded = backend.upload(&watched, &program.weights)?;
+    machine::heap::give_back();
     let state = backend.allocate(&program.state, &memory.budget)?;
     let plan = backend.compile(&program, &uploaded, &memory.limits())?;
     let taken = Taken { weights: uploaded.bytes(), state: state.bytes() };

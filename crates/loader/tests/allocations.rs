@@ -74,7 +74,9 @@ fn allocations(model: &Path, streams: usize) -> Vec<u64> {
     let options = LoadOptions { context: Some(512), sequences: Some(streams), ..LoadOptions::default() };
     let loaded = load(model, &backend, &options, &|_| ()).expect("the golden loads");
     let vocabulary = loaded.runner.vocabulary as u32;
-    let options = EngineOptions { sequences: streams, ..EngineOptions::default() };
+    // All prompts in one step, so that all answers fill their pages in the same ones.
+    let step_rows = Some(streams * PAGE_TOKENS);
+    let options = EngineOptions { sequences: streams, step_rows, ..EngineOptions::default() };
     let Running { handle, thread } = start(loaded.runner, options).expect("a thread can be had");
     let (sender, ended) = sync_channel(1);
     let watch = Arc::new(Watch {

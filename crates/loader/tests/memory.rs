@@ -57,7 +57,7 @@ fn check(model: &str) {
     };
     let broker = MemoryBroker::new(8 << 30);
     let before = own_bytes();
-    let Loaded { runner, memory, grant, .. } =
+    let Loaded { runner, memory, grant, text, .. } =
         load_within(&broker, &path, &backend, &options, &|_| ()).expect("the model loads");
     let planned = memory.memory;
     assert_eq!(broker.total() - broker.free(), planned.total(), "what is planned is asked of the broker");
@@ -67,7 +67,8 @@ fn check(model: &str) {
     let limit = DIFFERENCE_MAX.max(planned.total() / 20);
     let difference = planned.total().abs_diff(measured);
     assert!(difference <= limit, "{model}: planned {planned}, measured {measured}: {difference} bytes apart");
-    drop((running.handle, grant));
+    // Held until here, as a program that answers holds it.
+    drop((running.handle, grant, text));
     running.thread.join().expect("the engine ends when its handle is dropped");
     assert_eq!(broker.free(), broker.total(), "what is no longer used is free");
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// Tokens by which codes are compared with exact products; a long run takes all of the text.
-const CODES_TOKENS: usize = 256;
+const CODES_TOKENS: usize = 768;
 /// How far the perplexity by codes may be from the exact one, as a part of it.
 const PERPLEXITY_TOLERANCE: f64 = 0.005;
 /// How far a distribution by codes may be from the exact one on the mean, in nats.

@@ -127,7 +127,7 @@ fn a_budget_of_memory_is_kept_or_refused_with_the_numbers() {
     let less = total - 1;
     run(&less.to_string()).failed(1, &["not enough memory", &less.to_string(), "context of 512"]);
     run("1000TiB").failed(1, &[&(1000u64 << 40).to_string(), "available"]);
-    for wrong in ["0", "4X", "GiB", "99999999TiB", "-1"] {
+    for wrong in ["0", "4X", "GiB", "99999999TiB", "one"] {
         run(wrong).failed(2, &["--memory"]);
     }
 }

@@ -1,6 +1,7 @@
 //! What the machine has for a model, and what a process takes of it.
 
 mod cgroup;
+pub(crate) mod heap;
 mod process;
 mod system;
 
