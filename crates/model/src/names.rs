@@ -214,7 +214,7 @@ pub(crate) enum Place {
     /// The model itself.
     Target,
     /// The head that predicts further tokens, which the model's own checkpoint has beside it; in GGUF its layers
-    /// follow those of the model, of which there are so many.
+    /// follow those of the model, of which there are so many, and hold all names of `nextn`; others are the model's.
     BesideTarget { layers: usize },
     /// A drafter, alone in its checkpoint.
     Drafter,
@@ -281,6 +281,7 @@ impl NameRow {
 
     fn gguf_prefix(&self, place: Place, layer: Option<usize>) -> String {
         match (place, layer) {
+            (Place::BesideTarget { .. }, None) if !self.gguf.starts_with("nextn.") => String::new(),
             (Place::BesideTarget { layers }, layer) => format!("blk.{}.", layers + layer.unwrap_or(0)),
             (Place::Target | Place::Drafter, Some(layer)) => format!("blk.{layer}."),
             (Place::Target | Place::Drafter, None) => String::new(),

@@ -36,6 +36,8 @@ pub struct Drafter {
     pub reads_hidden: bool,
     /// It has an embedding of its own.
     pub own_embedding: bool,
+    /// It has a head of its own, over [`ModelConfig::vocabulary`] of its config.
+    pub own_head: bool,
     pub(crate) names: &'static Names,
     pub(crate) storage: Storage,
     pub(crate) place: Place,

@@ -61,6 +61,15 @@ impl<'a> Drafting<'a> {
         writer.builder.embed(weight, &[ids])
     }
 
+    /// The scores of normed hidden states, from the target's head or its own.
+    fn scores(&self, writer: &mut Writer<'_>, hidden: ValueId) -> ValueId {
+        if !self.drafter.own_head {
+            return head(writer, &self.model.config, hidden);
+        }
+        let shape = [self.drafter.config.vocabulary, self.drafter.config.width];
+        writer.linear(hidden, &format!("{DRAFT}head"), shape, Bias::Absent)
+    }
+
     /// The target's streams of each row side by side.
     fn taps(&self, writer: &mut Writer<'_>) -> ValueId {
         let width = self.model.config.width;
@@ -93,7 +102,7 @@ impl<'a> Drafting<'a> {
         let hidden = writer.norm(mixed, &format!("{DRAFT}norm"));
         writer.builder.capture(hidden, CHAIN_CAPTURE);
         let selected = writer.builder.select_outputs(hidden);
-        let logits = head(&mut writer, &self.model.config, selected);
+        let logits = self.scores(&mut writer, selected);
         let tokens = writer.builder.sample(logits);
         writer.builder.output(OutputKind::Logits, logits);
         writer.builder.output(OutputKind::Tokens, tokens);
@@ -123,7 +132,7 @@ impl<'a> Drafting<'a> {
         }
         let selected = writer.builder.select_outputs(hidden);
         let normed = writer.norm(selected, &format!("{DRAFT}norm"));
-        let logits = head(&mut writer, &self.model.config, normed);
+        let logits = self.scores(&mut writer, normed);
         let tokens = writer.builder.sample(logits);
         writer.builder.output(OutputKind::Logits, logits);
         writer.builder.output(OutputKind::Tokens, tokens);
@@ -161,8 +170,7 @@ impl<'a> Drafting<'a> {
         writer.builder.capture(hidden, CHAIN_CAPTURE);
         let selected = writer.builder.select_outputs(hidden);
         let normed = writer.norm(selected, &format!("{DRAFT}norm"));
-        let rows = self.drafter.config.vocabulary;
-        let logits = writer.linear(normed, &format!("{DRAFT}head"), [rows, width], Bias::Absent);
+        let logits = self.scores(&mut writer, normed);
         let mut tokens = writer.builder.sample(logits);
         if let Some(table) = &config.vocabulary {
             tokens = writer.builder.map_ids(tokens, table.clone());

@@ -63,6 +63,7 @@ fn read(keys: &Keys<'_>) -> Result<Drafter, ModelError> {
         taps: taps(own)?,
         reads_hidden: false,
         own_embedding: false,
+        own_head: false,
         names: &NAMES,
         storage: Storage::PLAIN,
         place: Place::Drafter,
@@ -93,12 +94,18 @@ fn refuse(own: &Keys<'_>) -> Result<(), ModelError> {
     own.expect_off(key("final_logit_softcapping", "final_logit_softcapping"))
 }
 
+const PATTERN: Key = gguf_key("attention.sliding_window_pattern");
+
 fn config(keys: &Keys<'_>, own: &Keys<'_>, shape: &Shape) -> Result<ModelConfig, ModelError> {
     keys.expect_text(json_key("hidden_act"), &["silu", "swish"])?;
     let rope = one_rope(keys, shape.rope(THETA))?;
-    let slides = match keys.flags(gguf_key("attention.sliding_window_pattern")) {
+    let slides = match keys.flags(PATTERN)? {
         Some(flags) if flags.len() == shape.layers => flags.to_vec(),
-        Some(_) | None => listed(keys, shape.layers)?.unwrap_or_else(|| vec![false; shape.layers]),
+        Some(flags) => {
+            let found = format!("a list of {}", flags.len());
+            return Err(keys.wrong(PATTERN, found, format!("one flag for each of {} layers", shape.layers)));
+        }
+        None => listed(keys, shape.layers)?.unwrap_or_else(|| vec![false; shape.layers]),
     };
     let window = keys.count(WINDOW, CONTEXT_MAX)?.map(|tokens| tokens as u32);
     let stated = match keys.flag(json_key("is_causal"))? {

@@ -73,6 +73,7 @@ fn read(keys: &Keys<'_>) -> Result<Drafter, ModelError> {
         taps: taps.unwrap_or_default(),
         reads_hidden: false,
         own_embedding: has_embedding.iter().any(|name| names::has_tensor(keys.checkpoint(), name)),
+        own_head: true,
         names: &NAMES,
         storage: Storage::GGUF_INTERLEAVED,
         place: Place::Drafter,

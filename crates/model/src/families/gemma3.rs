@@ -148,7 +148,7 @@ fn slides(keys: &Keys<'_>, layers: usize) -> Result<Vec<bool>, ModelError> {
     if let Some(listed) = listed(keys, layers)? {
         return Ok(listed);
     }
-    if let Some(flags) = keys.flags(gguf_key("attention.sliding_window_pattern")) {
+    if let Some(flags) = keys.flags(gguf_key("attention.sliding_window_pattern"))? {
         if flags.len() == layers {
             return Ok(flags.to_vec());
         }

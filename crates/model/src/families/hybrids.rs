@@ -115,7 +115,7 @@ fn recurrent(keys: &Keys<'_>, layers: usize) -> Result<Vec<bool>, ModelError> {
         });
         return is_recurrent.collect();
     }
-    if let Some(flags) = keys.flags(RECURRENT_LAYERS) {
+    if let Some(flags) = keys.flags(RECURRENT_LAYERS)? {
         // Blocks of a head that predicts further tokens are counted as well.
         return match flags.get(..layers) {
             Some(flags) => Ok(flags.to_vec()),
@@ -125,6 +125,7 @@ fn recurrent(keys: &Keys<'_>, layers: usize) -> Result<Vec<bool>, ModelError> {
             }
         };
     }
+    keys.expect_off(RECURRENT_LAYERS)?;
     let interval = keys.count(INTERVAL, LAYERS_MAX)?.unwrap_or(DEFAULT_INTERVAL);
     Ok((1..=layers).map(|layer| !layer.is_multiple_of(interval)).collect())
 }

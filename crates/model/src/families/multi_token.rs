@@ -1,7 +1,7 @@
 //! The head that predicts further tokens, as hybrids have it beside their layers: `mtp.*`, in GGUF `nextn.*`.
 //!
 //! A layer like the model's attention layers reads the normed hidden state and the normed embedding of the token after
-//! it. Embedding and head are the model's.
+//! it. Embedding and head are the model's, and in GGUF the norm as well, unless a file has others for it.
 
 use super::{Family, hybrids};
 use crate::ModelError;
@@ -14,11 +14,17 @@ use crate::shape::NEXT_TOKEN_LAYERS;
 
 pub(super) const NAMES: Names = Names { layer: hybrids::NAMES.layer, outside: OUTSIDE };
 
+const OWN_EMBEDDING: &str = "nextn.embed_tokens";
+const OWN_HEAD: &str = "nextn.shared_head_head";
+
 const OUTSIDE: &[NameRow] = &[
     row("embed_norm", "pre_fc_norm_embedding", "nextn.enorm"),
     row("hidden_norm", "pre_fc_norm_hidden", "nextn.hnorm"),
     row("projection", "fc", "nextn.eh_proj"),
     row("norm", "norm", "nextn.shared_head_norm"),
+    row("norm", "", "output_norm"),
+    row("embed", "", OWN_EMBEDDING),
+    row("head", "", OWN_HEAD),
 ];
 
 /// The head beside a model, where its checkpoint has one.
@@ -34,12 +40,17 @@ pub(crate) fn beside(
         return Ok(None);
     };
     let place = Place::BesideTarget { layers: config.layers.len() };
+    let has_own = |stem: &str| {
+        let name = format!("blk.{}.{stem}.weight", config.layers.len());
+        !keys.is_json() && names::has_tensor(keys.checkpoint(), &name)
+    };
     Ok(Some(Drafter {
         kind: DrafterKind::MultiToken,
         config: ModelConfig { layers: vec![layer.clone(); layers], ..config.clone() },
         taps: Vec::new(),
         reads_hidden: true,
-        own_embedding: false,
+        own_embedding: has_own(OWN_EMBEDDING),
+        own_head: has_own(OWN_HEAD),
         names,
         storage: family.storage,
         place,

@@ -194,11 +194,14 @@ impl<'a> Keys<'a> {
         datum.flag().map(Some).ok_or_else(|| self.wrong(key, datum, "true or false"))
     }
 
-    /// A list of true and false.
-    pub(crate) fn flags(&self, key: Key) -> Option<&'a [bool]> {
-        match self.get(key)? {
-            Datum::Gguf(gguf::Value::Array(gguf::Array::Bool(flags))) => Some(flags),
-            Datum::Gguf(_) | Datum::Json(_) => None,
+    /// A list of true and false in GGUF; none where the key has a single number, which some give another meaning.
+    pub(crate) fn flags(&self, key: Key) -> Result<Option<&'a [bool]>, ModelError> {
+        match self.get(key) {
+            Some(Datum::Gguf(gguf::Value::Array(gguf::Array::Bool(flags)))) => Ok(Some(flags)),
+            Some(datum) if datum.integer().is_none() => {
+                Err(self.wrong(key, datum, "a list of true and false"))
+            }
+            Some(_) | None => Ok(None),
         }
     }
 

@@ -5,8 +5,9 @@
 
 use crate::drafters::{OPTIONS, block_drafter, dense, feature_drafter, open};
 use crate::generated::Written;
+use crate::toy::rewritten;
+use gannet_formats::Checkpoint;
 use gannet_formats::gguf::{Array, GgufWriter, Strings, Value};
-use gannet_formats::{Checkpoint, Source};
 use gannet_model::{Drafter, ModelConfig, recognise, recognise_drafter};
 use gannet_ops::WeightSource;
 use gannet_testing::goldens;
@@ -161,33 +162,67 @@ fn a_feature_drafter_in_gguf_is_the_same_drafter() {
     assert_eq!(recognised(&named).taps, [2, 2, 1]);
 }
 
-/// The hybrid's GGUF golden without its layers: embedding, norm and the head that predicts further tokens.
+/// The hybrid's GGUF golden, whose fifth block is a head that predicts further tokens.
+fn with_head() -> Checkpoint {
+    Checkpoint::open(&goldens::folder().join("qwen3_5-bf16.gguf")).unwrap()
+}
+
+#[test]
+fn a_head_for_further_tokens_has_its_own_embedding_and_head_or_the_models_norm() {
+    let whole = with_head();
+    let copies = [
+        ("blk.4.nextn.embed_tokens.weight", "token_embd.weight"),
+        ("blk.4.nextn.shared_head_head.weight", "token_embd.weight"),
+    ];
+    let is_kept = |name: &str| name != "blk.4.nextn.shared_head_norm.weight";
+    let toy = rewritten(&whole, &[], is_kept, &copies);
+    let [before, model] = [&whole, &toy.checkpoint].map(|checkpoint| recognise(checkpoint).unwrap());
+    let [plain, drafter] = [&before, &model].map(|model| model.drafter.clone().unwrap());
+    assert_eq!((plain.own_embedding, plain.own_head), (false, false));
+    assert_eq!((drafter.own_embedding, drafter.own_head), (true, true));
+    let programs = model.programs(&drafter, &OPTIONS).unwrap();
+    let weights = model.weights_of(&toy.checkpoint, &programs.weights()).unwrap();
+    assert_eq!((weights.unused(), weights.passed_over()), (vec![], vec![]));
+    let same = [
+        ("draft.norm.weight", "output_norm.weight"),
+        ("draft.embed.weight", "token_embd.weight"),
+        ("draft.head.weight", "token_embd.weight"),
+    ];
+    for (canonical, stored) in same {
+        let expected = toy.checkpoint.tensor(stored).unwrap().unwrap().bytes().unwrap();
+        assert!(weights.weight(canonical).unwrap().bytes == expected, "{canonical}");
+    }
+    let two_tables = 2 * before.config.vocabulary * before.config.width;
+    let added = drafter.parameters(&model).unwrap() - plain.parameters(&before).unwrap();
+    assert_eq!(added, two_tables as u64);
+}
+
+#[test]
+fn a_head_for_further_tokens_without_one_of_its_tensors_is_refused_by_name() {
+    let whole = with_head();
+    for stem in ["nextn.eh_proj", "nextn.enorm", "nextn.hnorm", "attn_q", "ffn_down"] {
+        let name = format!("blk.4.{stem}.weight");
+        let toy = rewritten(&whole, &[], |kept| kept != name, &[]);
+        let model = recognise(&toy.checkpoint).unwrap();
+        let programs = model.programs(model.drafter.as_ref().unwrap(), &OPTIONS).unwrap();
+        let error = model.weights_of(&toy.checkpoint, &programs.weights()).err().unwrap().to_string();
+        assert!(error.contains(&format!("tensor `{name}` is missing")), "{error}");
+    }
+}
+
 #[test]
 fn a_head_for_further_tokens_without_its_model_is_recognised_as_a_drafter() {
-    let whole = Checkpoint::open(&goldens::folder().join("qwen3_5-bf16.gguf")).unwrap();
-    let Source::Gguf(metadata) = &whole.source else { panic!("it is a GGUF file") };
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("mtp.gguf");
-    let mut writer = GgufWriter::new(&path);
-    for (key, value) in metadata.entries() {
-        writer.push_entry(key, value.clone()).unwrap();
-    }
+    let whole = with_head();
     let is_kept = |name: &str| !name.starts_with("blk.") || name.starts_with("blk.4.");
-    let kept: Vec<_> = whole.tensors().filter(|tensor| is_kept(tensor.name)).collect();
-    let bytes: Vec<_> = kept.iter().map(|tensor| tensor.bytes().unwrap()).collect();
-    for (tensor, bytes) in kept.iter().zip(&bytes) {
-        writer.push_tensor(tensor.name, tensor.format, tensor.shape, bytes).unwrap();
-    }
-    writer.write(File::create(&path).unwrap()).unwrap();
-    let alone = Checkpoint::open(&path).unwrap();
+    let toy = rewritten(&whole, &[], is_kept, &[]);
     let model = recognise(&whole).unwrap();
-    let (expected, found) = (model.drafter.clone().unwrap(), recognised(&alone));
+    let (expected, found) = (model.drafter.clone().unwrap(), recognised(&toy.checkpoint));
     assert_eq!((found.kind.name(), &found.config), ("mtp", &expected.config));
     let parameters = found.parameters(&model).unwrap();
     assert_eq!(parameters, expected.parameters(&model).unwrap());
     let uses = model.programs(&found, &OPTIONS).unwrap().weights();
-    found.weights(&alone, &uses).unwrap();
-    let error = recognise(&alone).unwrap_err().to_string();
+    found.weights(&toy.checkpoint, &uses).unwrap();
+    let error = recognise(&toy.checkpoint).unwrap_err().to_string();
     assert!(
         error.contains("`qwen35 without its layers`, a drafter, which runs beside its target"),
         "{error}"

@@ -1,10 +1,12 @@
 //! What can't run is refused, with the file, the key, what was found and what was expected.
 
 use crate::configs::{from_gguf, llama, with};
-use crate::toy::hugging_face;
+use crate::toy::{hugging_face, rewritten};
+use gannet_formats::Checkpoint;
 use gannet_formats::gguf::{Array, Value as Entry};
 use gannet_model::{ProgramOptions, recognise};
 use gannet_ops::{KvFormat, Rollback};
+use gannet_testing::goldens;
 use serde_json::{Value, json};
 
 /// Each object, put into the base config, is refused with a message that contains the text.
@@ -184,13 +186,13 @@ fn architectures_that_look_like_a_known_one_are_refused_with_the_reason() {
 
 /// What is wrong with the weights of a golden whose config has other keys.
 fn weights_error(golden: &str, keys: Value) -> String {
-    let source = gannet_testing::goldens::folder().join(golden);
+    let source = goldens::folder().join(golden);
     let folder = tempfile::tempdir().unwrap();
     let config = std::fs::read(source.join("config.json")).unwrap();
     let config = with(serde_json::from_slice(&config).unwrap(), keys);
     std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
     std::fs::copy(source.join("model.safetensors"), folder.path().join("model.safetensors")).unwrap();
-    let checkpoint = gannet_formats::Checkpoint::open(folder.path()).unwrap();
+    let checkpoint = Checkpoint::open(folder.path()).unwrap();
     recognise(&checkpoint).unwrap().weights(&checkpoint).err().unwrap().to_string()
 }
 
@@ -224,7 +226,7 @@ fn tensors_that_dont_match_the_config_are_named_before_anything_is_read() {
 
 #[test]
 fn a_hybrid_without_one_of_its_tensors_is_refused_by_name() {
-    let source = gannet_testing::goldens::folder().join("qwen3_5");
+    let source = goldens::folder().join("qwen3_5");
     let bytes = std::fs::read(source.join("model.safetensors")).unwrap();
     for stem in ["conv1d.weight", "A_log", "dt_bias"] {
         let name = format!("model.layers.1.linear_attn.{stem}");
@@ -235,7 +237,7 @@ fn a_hybrid_without_one_of_its_tensors_is_refused_by_name() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::copy(source.join("config.json"), folder.path().join("config.json")).unwrap();
         std::fs::write(folder.path().join("model.safetensors"), changed).unwrap();
-        let checkpoint = gannet_formats::Checkpoint::open(folder.path()).unwrap();
+        let checkpoint = Checkpoint::open(folder.path()).unwrap();
         let error = recognise(&checkpoint).unwrap().weights(&checkpoint).err().unwrap().to_string();
         assert!(error.contains(&format!("tensor `{name}` is missing")), "{error}");
     }
@@ -265,7 +267,7 @@ fn a_ministral_that_cant_be_is_refused() {
 }
 
 fn read_text_config(golden: &str) -> Value {
-    let file = gannet_testing::goldens::folder().join(golden).join("config.json");
+    let file = goldens::folder().join(golden).join("config.json");
     let config: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     config["text_config"].clone()
 }
@@ -333,6 +335,96 @@ fn a_window_in_gguf_is_refused_where_no_key_says_which_layers_slide() {
         let expected =
             format!("key `{window}` is 12, expected to be absent, as GGUF doesn't say which layers");
         assert!(error.contains(&expected), "{error}\nexpected: {expected}");
+    }
+}
+
+/// Why a GGUF golden with a changed key, or without a tensor, is refused; all of its weights are looked up.
+fn gguf_error(golden: &str, edits: &[(&str, Option<Entry>)], left_out: &str) -> String {
+    let whole = Checkpoint::open(&goldens::folder().join(golden)).unwrap();
+    let toy = rewritten(&whole, edits, |name| name != left_out, &[]);
+    match recognise(&toy.checkpoint) {
+        Ok(model) => model.weights(&toy.checkpoint).err().unwrap().to_string(),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn gguf_keys_that_dont_match_the_tensors_or_each_other_are_refused() {
+    let number = |number| Some(Entry::U32(number));
+    let list = |list: &[bool]| Some(Entry::Array(Array::Bool(list.to_vec())));
+    let (hybrid, mixture) = ("qwen3_5-bf16.gguf", "qwen3-moe-bf16.gguf");
+    let cases = [
+        (mixture, "qwen3moe.expert_count", number(9), "tensor `blk.0.ffn_gate_inp.weight`"),
+        (mixture, "qwen3moe.expert_count", number(2), "`qwen3moe.expert_used_count` is 3, expected at most"),
+        (mixture, "qwen3moe.expert_feed_forward_length", number(8), "tensor `blk.0.ffn_gate_exps.weight`"),
+        ("mixtral-bf16.gguf", "llama.expert_count", number(3), "tensor `blk.0.ffn_gate_inp.weight`"),
+        ("qwen3-next-bf16.gguf", "qwen3next.expert_count", number(7), "tensor `blk.0.ffn_gate_inp.weight`"),
+        (hybrid, "qwen35.attention.head_count", number(3), "expected a divisor of the 3 query heads"),
+        (
+            hybrid,
+            "qwen35.ssm.group_count",
+            number(4),
+            "key `qwen35.ssm.time_step_rank` is 6, expected a multiple",
+        ),
+        (
+            hybrid,
+            "qwen35.ssm.inner_size",
+            number(95),
+            "key `qwen35.ssm.inner_size` is 95, expected a multiple",
+        ),
+        (hybrid, "qwen35.ssm.conv_kernel", number(3), "tensor `blk.0.ssm_conv1d.weight`"),
+        (hybrid, "qwen35.full_attention_interval", number(2), "tensor `blk.1.attn_qkv.weight`"),
+        (
+            hybrid,
+            "qwen35.attention.recurrent_layers",
+            list(&[true; 3]),
+            "expected one flag for each of 4 layers",
+        ),
+        (
+            hybrid,
+            "qwen35.attention.recurrent_layers",
+            list(&[true; 4]),
+            "tensor `blk.3.attn_qkv.weight` is missing",
+        ),
+        (
+            hybrid,
+            "qwen35.attention.recurrent_layers",
+            Some(Entry::Array(Array::U32(vec![1, 1, 1, 0]))),
+            "is an array of 4 x u32, expected a list of true and false",
+        ),
+        (hybrid, "qwen35.attention.recurrent_layers", number(3), "is the u32 3, expected to be absent"),
+        (
+            hybrid,
+            "qwen35.rope.scaling.type",
+            Some(Entry::String("spiral".to_owned())),
+            "key `qwen35.rope.scaling.type` is `spiral`, expected `none`, `linear`, `yarn` or `longrope`",
+        ),
+        (hybrid, "qwen35.nextn_predict_layers", number(5), "qwen35.nextn_predict_layers"),
+    ];
+    for (golden, key, value, expected) in cases {
+        let error = gguf_error(golden, &[(key, value)], "");
+        assert!(
+            error.contains(expected) && error.contains("rewritten.gguf"),
+            "{key}: {error}\nexpected: {expected}"
+        );
+    }
+}
+
+#[test]
+fn a_gguf_hybrid_or_mixture_without_one_of_its_tensors_is_refused_by_name() {
+    let cases = [
+        ("qwen3_5-bf16.gguf", "blk.1.ssm_conv1d.weight"),
+        ("qwen3_5-bf16.gguf", "blk.1.ssm_a"),
+        ("qwen3_5-bf16.gguf", "blk.1.ssm_dt.bias"),
+        ("qwen3-next-bf16.gguf", "blk.2.ssm_conv1d.weight"),
+        ("qwen3-next-bf16.gguf", "blk.2.ssm_a"),
+        ("qwen3-next-bf16.gguf", "blk.0.ffn_gate_inp_shexp.weight"),
+        ("qwen3-moe-bf16.gguf", "blk.0.ffn_gate_inp.weight"),
+        ("qwen3-moe-bf16.gguf", "blk.2.ffn_up_exps.weight"),
+    ];
+    for (golden, name) in cases {
+        let error = gguf_error(golden, &[], name);
+        assert!(error.contains(&format!("tensor `{name}` is missing")), "{name}: {error}");
     }
 }
 

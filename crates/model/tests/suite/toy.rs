@@ -1,7 +1,7 @@
 //! Small checkpoints made by the tests: a folder with a config.json, or a GGUF file.
 
-use gannet_formats::Checkpoint;
 use gannet_formats::gguf::{GgufWriter, Value};
+use gannet_formats::{Checkpoint, Source};
 use gannet_tensor::Format;
 use serde_json::json;
 use std::fs;
@@ -41,6 +41,32 @@ pub(crate) fn gguf(entries: &[(String, Value)], tensors: &[(&str, &[usize])]) ->
     for (name, shape) in tensors {
         let length = shape.iter().product::<usize>() * 4;
         writer.push_tensor(name, Format::F32, shape, &bytes[..length]).unwrap();
+    }
+    writer.write(fs::File::create(&path).unwrap()).unwrap();
+    Toy { checkpoint: Checkpoint::open(&path).unwrap(), _folder: folder }
+}
+
+/// A GGUF file with some entries changed, only some of its tensors, and copies of tensors under other names.
+pub(crate) fn rewritten(
+    whole: &Checkpoint,
+    edits: &[(&str, Option<Value>)],
+    is_kept: impl Fn(&str) -> bool,
+    copies: &[(&str, &str)],
+) -> Toy {
+    let Source::Gguf(metadata) = &whole.source else { panic!("it is a GGUF file") };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rewritten.gguf");
+    let mut writer = GgufWriter::new(&path);
+    let entries = metadata.entries().map(|(key, value)| (key.to_owned(), value.clone())).collect();
+    for (key, value) in edited(entries, edits) {
+        writer.push_entry(&key, value).unwrap();
+    }
+    let kept = whole.tensors().filter(|tensor| is_kept(tensor.name)).map(|tensor| (tensor.name, tensor));
+    let copies = copies.iter().map(|(name, of)| (*name, whole.tensor(of).unwrap().unwrap()));
+    let tensors: Vec<_> = kept.chain(copies).collect();
+    let bytes: Vec<_> = tensors.iter().map(|(_, tensor)| tensor.bytes().unwrap()).collect();
+    for ((name, tensor), bytes) in tensors.iter().zip(&bytes) {
+        writer.push_tensor(name, tensor.format, tensor.shape, bytes).unwrap();
     }
     writer.write(fs::File::create(&path).unwrap()).unwrap();
     Toy { checkpoint: Checkpoint::open(&path).unwrap(), _folder: folder }
