@@ -75,7 +75,8 @@ fn check(model: &str) {
 
 #[test]
 fn what_is_planned_is_what_is_taken() {
+    // By size, since what one took and gave back is there for the next.
+    check("goldens/qwen3-next");
     check("models/SmolLM2-135M-Instruct.Q4_1.gguf");
     check("models/gemma-3-270m-q4_k_m.gguf");
-    check("goldens/qwen3-next");
 }
