@@ -15,6 +15,7 @@ mod chat;
 mod config;
 mod end;
 mod json;
+mod merge_list;
 mod model;
 mod parts;
 mod post_processor;
@@ -30,7 +31,7 @@ use crate::error::TextError;
 use crate::special::{self, SpecialTexts};
 use crate::vocabulary::Vocabulary;
 
-pub(crate) use assemble::{Parts, TextEnds, check_merges};
+pub(crate) use assemble::{Parts, TextEnds};
 pub use chat::{EncodedChat, TokenBoundary};
 pub use config::{NamedTokens, TokenizerConfig};
 pub(crate) use json::split_merge;

@@ -107,6 +107,11 @@ impl Vocabulary {
         let mut vocabulary = Self { spelling, bytes: Vec::new(), spans: vec![Span::default(); size] };
         let alphabet = byte_level_alphabet();
         for (text, id) in pieces {
+            if vocabulary.spans[*id as usize].present {
+                let first = pieces.iter().find(|(_, other)| other == id).map(|(first, _)| first.clone());
+                let (first, second) = (first.unwrap_or_default(), text.clone());
+                return Err(TextError::DuplicateId { id: *id, first, second });
+            }
             vocabulary.append(text, spell(spelling, &alphabet, text), *id, false)?;
         }
         for AddedToken { id, token } in added {

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::splits::{self, Split};
 use super::{GgufVocabulary, TokenKind, added_tokens, skeleton, text_ends, with_ids};
 use crate::error::TextError;
-use crate::tokenizer::{Kind, NamedTokens, Parts, check_merges, split_merge};
+use crate::tokenizer::{Kind, NamedTokens, Parts, split_merge};
 
 pub(super) fn parts(
     mut vocabulary: GgufVocabulary,
@@ -24,7 +24,6 @@ pub(super) fn parts(
     let merges = merges.into_iter().enumerate().map(|(index, merge)| split_merge(index, merge));
     let merges = merges.collect::<Result<Vec<_>, _>>()?;
     let pieces = with_ids(vocabulary.tokens);
-    check_merges(&pieces, &merges)?;
     let added = added_tokens(&pieces, kinds);
     let kind = Kind::Bpe { merges };
     Ok(Parts { skeleton: byte_level(split), vocabulary: pieces, kind, added, ends: Some(ends), named })

@@ -1,12 +1,11 @@
 //! Checks the parts of a tokenizer and joins them into one that works.
 //!
 //! Whatever the source, these hold afterwards: text and id are one to one, an added token has the id that its source
-//! declares, and a model that could find control tokens in plain text is known as such. Listed merges are checked by
-//! `check_merges` where they are read; derived ones are right by their making.
+//! declares, and a model that could find control tokens in plain text is known as such. The passes that fill the vocabulary
+//! and the model see each text, id and merge once anyway, so they are where those are checked.
 //!
 //! Knows no source format.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -53,7 +52,6 @@ pub(super) fn assemble(from: Parts) -> Result<Inner, TextError> {
     let Parts { mut skeleton, vocabulary: pieces, kind, added, ends, named } = from;
     parts::check(&mut skeleton)?;
     let spelling = spelling::of_decoder(&skeleton)?;
-    check_one_to_one(&pieces)?;
     let vocabulary = Vocabulary::new(spelling, &pieces, &added)?;
     let specials = SpecialTexts::new(
         added.iter().filter(|added| added.token.special).map(|added| added.token.content.as_str()),
@@ -73,44 +71,6 @@ pub(super) fn assemble(from: Parts) -> Result<Inner, TextError> {
         None => post_processor::ends(post_processor.as_ref(), vocabulary.size())?,
     };
     Ok(Inner { library, splitting, vocabulary: Arc::new(vocabulary), specials, finds_specials, ends, named })
-}
-
-fn check_one_to_one(pieces: &[(String, TokenId)]) -> Result<(), TextError> {
-    let mut by_text: HashMap<&str, TokenId> = HashMap::with_capacity(pieces.len());
-    for (text, id) in pieces {
-        if let Some(first) = by_text.insert(text, *id) {
-            return Err(TextError::DuplicateToken { text: text.clone(), first, second: *id });
-        }
-    }
-    let mut by_id: Vec<(TokenId, &str)> = pieces.iter().map(|(text, id)| (*id, text.as_str())).collect();
-    by_id.sort_by_key(|(id, _)| *id);
-    match by_id.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-        Some(pair) => {
-            let [(id, first), (_, second)] = [pair[0], pair[1]];
-            Err(TextError::DuplicateId { id, first: first.to_owned(), second: second.to_owned() })
-        }
-        None => Ok(()),
-    }
-}
-
-/// Whether each of `merges` joins two pieces into a third. The library trusts that, and panics where it isn't so.
-pub(crate) fn check_merges(
-    pieces: &[(String, TokenId)],
-    merges: &[(String, String)],
-) -> Result<(), TextError> {
-    let known: HashSet<&str> = pieces.iter().map(|(text, _)| text.as_str()).collect();
-    let mut joined = String::new();
-    for (index, (left, right)) in merges.iter().enumerate() {
-        joined.clear();
-        joined.push_str(left);
-        joined.push_str(right);
-        let missing = [left, right, &joined].into_iter().find(|piece| !known.contains(piece.as_str()));
-        if let Some(missing) = missing {
-            let (left, right, missing) = (left.clone(), right.clone(), missing.clone());
-            return Err(TextError::UnknownMergePiece { index, left, right, missing });
-        }
-    }
-    Ok(())
 }
 
 /// Leaves an empty model in the skeleton, for the real one to replace.

@@ -7,7 +7,7 @@
 use serde_json::Value;
 
 use super::json::{token_id, with_flags};
-use super::{Kind, Parts, TextEnds, TokenId, check_merges};
+use super::{Parts, TextEnds, TokenId};
 use crate::error::TextError;
 use crate::vocabulary::AddedToken;
 
@@ -79,9 +79,6 @@ impl TokenizerConfig {
             }
             parts.added.retain(|other| other.id != added.id);
             parts.added.push(added.clone());
-        }
-        if let (Kind::Bpe { merges }, false) = (&parts.kind, self.added.is_empty()) {
-            check_merges(&parts.vocabulary, merges)?;
         }
         for (role, text) in &self.named.entries {
             parts.named.entries.retain(|(other, _)| other != role);

@@ -7,7 +7,7 @@
 
 use serde_json::{Map, Value};
 
-use super::assemble::{Parts, check_merges};
+use super::assemble::Parts;
 use super::config::NamedTokens;
 use super::{Kind, TokenId};
 use crate::error::TextError;
@@ -76,7 +76,6 @@ fn byte_pairs(model: &mut Map<String, Value>) -> Result<(Pieces, Kind), TextErro
     }
     let vocabulary = take_vocabulary(model)?;
     let merges = take_merges(model)?;
-    check_merges(&vocabulary, &merges)?;
     Ok((vocabulary, Kind::Bpe { merges }))
 }
 

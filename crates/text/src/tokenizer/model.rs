@@ -1,9 +1,12 @@
 //! The three models that split words into pieces, built from checked parts.
 //!
-//! Whatever a file says, these hold afterwards: the unknown token is in the vocabulary, scores are numbers, and no word
-//! or vocabulary makes the library's work grow beyond its limits.
+//! Whatever a file says, these hold afterwards: no text has two ids, each merge joins two pieces into a third, the unknown
+//! token is in the vocabulary, scores are numbers, and no word or vocabulary makes the library's work grow beyond its limits.
 //!
 //! Knows no normaliser, no decoder and no source format.
+
+use std::collections::HashSet;
+use std::collections::hash_map::Entry;
 
 use serde_json::{Map, Value};
 use tokenizers::ModelWrapper;
@@ -12,13 +15,14 @@ use tokenizers::models::unigram::Unigram;
 use tokenizers::models::wordpiece::WordPiece;
 
 use super::TokenId;
+use super::merge_list::MergeList;
 use crate::error::TextError;
 
 /// What a model needs beside pieces and options.
 pub(crate) enum Kind {
     /// Byte-pair encoding: pairs of pieces, the most urgent first.
     Bpe {
-        /// Checked by `check_merges`, or right by their making.
+        /// Of pieces that may not exist yet: `build` checks them.
         merges: Vec<(String, String)>,
     },
     /// The longest piece that fits, from the left.
@@ -61,8 +65,9 @@ fn byte_pairs(
     pieces: Vec<(String, TokenId)>,
     merges: Vec<(String, String)>,
 ) -> Result<BPE, TextError> {
+    let list = MergeList::checked(&pieces, &merges)?;
     let mut builder = BPE::builder()
-        .vocab_and_merges(pieces.into_iter().collect::<Vocab>(), merges)
+        .vocab_and_merges(by_text(pieces)?, merges)
         .fuse_unk(flag(options, "fuse_unk"))
         .byte_fallback(flag(options, "byte_fallback"))
         .ignore_merges(flag(options, "ignore_merges"));
@@ -72,7 +77,25 @@ fn byte_pairs(
     if let Some(suffix) = text(options, "end_of_word_suffix").filter(|suffix| !suffix.is_empty()) {
         builder = builder.end_of_word_suffix(suffix);
     }
-    builder.build().map_err(TextError::library("model"))
+    builder.build().map_err(|error| list.explain(error))
+}
+
+/// The id of each text.
+fn by_text(pieces: Vec<(String, TokenId)>) -> Result<Vocab, TextError> {
+    let mut ids = Vocab::with_capacity(pieces.len());
+    for (text, id) in pieces {
+        match ids.entry(text) {
+            Entry::Vacant(free) => {
+                free.insert(id);
+            }
+            Entry::Occupied(taken) => return Err(twice(taken.key(), *taken.get(), id)),
+        }
+    }
+    Ok(ids)
+}
+
+fn twice(text: &str, first: TokenId, second: TokenId) -> TextError {
+    TextError::DuplicateToken { text: text.to_owned(), first, second }
 }
 
 fn word_piece(options: &Map<String, Value>, pieces: Vec<(String, TokenId)>) -> Result<WordPiece, TextError> {
@@ -88,7 +111,7 @@ fn word_piece(options: &Map<String, Value>, pieces: Vec<(String, TokenId)>) -> R
         return Err(TextError::TooLarge { what, found, limit: MAX_WORD_CHARS as usize });
     }
     WordPiece::builder()
-        .vocab(pieces.into_iter().collect::<Vocab>())
+        .vocab(by_text(pieces)?)
         .unk_token(unknown)
         .continuing_subword_prefix(prefix)
         .max_input_chars_per_word(longest as usize)
@@ -105,6 +128,11 @@ fn unigram(
     if bytes > MAX_UNIGRAM_BYTES {
         let (found, limit) = (bytes, MAX_UNIGRAM_BYTES);
         return Err(TextError::TooLarge { what: "the length of all pieces in bytes", found, limit });
+    }
+    let mut texts = HashSet::with_capacity(pieces.len());
+    if let Some((text, second)) = pieces.iter().find(|(text, _)| !texts.insert(text.as_str())) {
+        let first = pieces.iter().find(|(other, _)| other == text).map_or(*second, |(_, id)| *id);
+        return Err(twice(text, first, *second));
     }
     if let Some(id) = scores.iter().position(|score| !score.is_finite()) {
         let (key, found) = (format!("the score of token {id}"), scores[id].to_string());
