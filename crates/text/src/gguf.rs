@@ -284,6 +284,14 @@ mod tests {
             "merge 0 joins `b` and `a`, but `ba` is not in the vocabulary",
         );
         check(
+            |it| it.merges = vec!["a b".to_owned(), "c a".to_owned(), "c b".to_owned()],
+            "merge 1 joins `c` and `a`, but `c` is not in the vocabulary",
+        );
+        check(
+            |it| it.merges = vec!["a b".to_owned(), "ab <eos>".to_owned()],
+            "merge 1 joins `ab` and `<eos>`, but `ab<eos>` is not in the vocabulary",
+        );
+        check(
             |it| it.merges = vec!["ab".to_owned()],
             "merge 0 is `ab`, expected two pieces separated by one space",
         );
