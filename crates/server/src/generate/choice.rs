@@ -2,7 +2,7 @@
 
 use super::answering::{Finish, FinishKind, Token, Update};
 use super::params::Params;
-use super::parts::{Reading, Splitter, append};
+use super::parts::{Part, Reading, Splitter, append};
 use crate::error::ApiError;
 use gannet_engine::FinishReason;
 use gannet_ops::TokenId;
@@ -68,12 +68,41 @@ impl Choice {
             .as_ref()
             .is_some_and(|marks| self.tokenizer.is_special(token.id.0) && !marks.contains(&token.id.0));
         if !is_hidden {
-            let text = self.stops.push(&self.decoder.push(token.id.0));
-            append(&mut update.parts, self.splitter.push(&text));
+            let text = self.decoder.push(token.id.0);
+            let parts = self.splitter.push(&text);
+            self.take(parts, update);
         }
         self.reasoning_tokens += u64::from(was_reasoning || self.splitter.is_reasoning());
         update.tokens.push(token);
         self.is_stopped()
+    }
+
+    /// Adds parts up to a stop string, which is looked for in content alone: what a model thinks, and what it calls a tool
+    /// with, are no answer that a string could end.
+    fn take(&mut self, parts: Vec<Part>, update: &mut Update) {
+        for part in parts {
+            if self.stops.stopped().is_some() {
+                return;
+            }
+            let part = match part {
+                Part::Content(text) => Part::Content(self.stops.push(&text)),
+                Part::Reasoning(_) | Part::Call { .. } | Part::Arguments { .. } => {
+                    self.release(update);
+                    part
+                }
+            };
+            if part != Part::Content(String::new()) {
+                append(&mut update.parts, vec![part]);
+            }
+        }
+    }
+
+    /// Adds content that was held back and has become no stop string.
+    fn release(&mut self, update: &mut Update) {
+        let rest = self.stops.finish();
+        if !rest.is_empty() {
+            append(&mut update.parts, vec![Part::Content(rest)]);
+        }
     }
 
     /// Ends the answer.
@@ -83,10 +112,11 @@ impl Choice {
         time: Duration,
         update: &mut Update,
     ) -> Result<(), ApiError> {
-        let rest = self.stops.push(&self.decoder.finish());
-        let rest = rest + &self.stops.finish();
-        append(&mut update.parts, self.splitter.push(&rest));
-        append(&mut update.parts, self.splitter.finish());
+        let rest = self.decoder.finish();
+        for parts in [self.splitter.push(&rest), self.splitter.finish()] {
+            self.take(parts, update);
+        }
+        self.release(update);
         let stop = self.stops.stopped().map(|stop| self.stop_texts[stop.index].clone());
         update.finish = Some(self.ending(reason, stop, time)?);
         Ok(())

@@ -149,3 +149,25 @@ fn reasoning_stands_apart_is_bounded_and_goes_before_a_form() {
     assert_eq!(answer["choices"][0]["message"]["content"], "");
     assert_eq!(answer["usage"]["completion_tokens_details"]["reasoning_tokens"], 8);
 }
+
+#[test]
+fn stop_strings_are_looked_for_in_content_alone() {
+    let server = Server::with(|setup| setup.template = Some(THINKS));
+    let asked = |stop: Value| {
+        chat(json!({"thinking_token_budget": 20, "guided_choice": ["yes"], "max_tokens": 96, "stop": stop}))
+    };
+    let thought = server.ask(CHAT, &asked(json!([])))["choices"][0]["message"]["reasoning_content"].clone();
+    let letter = thought.as_str().unwrap().chars().find(|letter| !"yes".contains(*letter));
+    let letter = letter.expect("twenty tokens are more than three letters").to_string();
+    for (stop, content) in [(json!([letter]), "yes"), (json!([letter, "es"]), "y")] {
+        let answer = server.ask(CHAT, &asked(stop.clone()));
+        assert_eq!(answer["choices"][0]["message"]["reasoning_content"], thought);
+        assert_eq!(answer["choices"][0]["message"]["content"], content);
+        assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+        let mut streamed = asked(stop);
+        streamed["stream"] = json!(true);
+        let events = server.post(CHAT, &streamed).events();
+        let deltas = events.iter().filter_map(|event| event["choices"][0]["delta"]["content"].as_str());
+        assert_eq!(deltas.collect::<String>(), content);
+    }
+}
