@@ -10,6 +10,7 @@ mod costs;
 mod idle;
 mod limits;
 mod profile;
+mod ranks;
 mod rows;
 mod served;
 mod simulate;

@@ -1,6 +1,7 @@
 //! What came of a case: percentiles of what the clients saw.
 
 use super::client::Sample;
+use crate::commands::bench::ranks::nearest_rank;
 use serde::Serialize;
 
 /// All cases.
@@ -41,11 +42,8 @@ impl Percentiles {
     /// Of times in seconds, as milliseconds; zeros where there are none.
     fn of(mut seconds: Vec<f64>) -> Self {
         seconds.sort_by(f64::total_cmp);
-        let at = |share: f64| {
-            let rank = (share * seconds.len() as f64).ceil() as usize;
-            seconds.get(rank.saturating_sub(1)).map_or(0.0, |time| 1000.0 * time)
-        };
-        Self { p50: at(0.5), p95: at(0.95), p99: at(0.99) }
+        let at = |percent| nearest_rank(&seconds, percent).map_or(0.0, |time| 1000.0 * time);
+        Self { p50: at(50), p95: at(95), p99: at(99) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a trace came to: throughput, waiting times by percentile, and what the prefix cache gave.
 
 use super::recorder::Record;
+use crate::commands::bench::ranks::nearest_rank;
 use crate::quantity::{bytes, entry};
 use gannet_engine::EngineStats;
 use gannet_loader::machine::Process;
@@ -154,7 +155,7 @@ impl Percentiles {
         let mut milliseconds: Vec<f64> = times.map(|time| time.as_secs_f64() * 1e3).collect();
         milliseconds.sort_by(f64::total_cmp);
         let Some(&max) = milliseconds.last() else { return Self::default() };
-        let at = |percent: usize| milliseconds[(milliseconds.len() * percent).div_ceil(100) - 1];
+        let at = |percent| nearest_rank(&milliseconds, percent).unwrap_or_default();
         Self { p50: at(50), p95: at(95), p99: at(99), max }
     }
 
