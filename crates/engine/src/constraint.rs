@@ -7,8 +7,8 @@
 //!
 //! Knows no text and no grammar: `gannet-grammar` implements it.
 
+use crate::containment::contained;
 use gannet_ops::TokenId;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Which tokens a request's answer may have, one after the other.
 pub trait Constraint: Send {
@@ -65,11 +65,7 @@ pub struct ConstraintError {
     pub reason: String,
 }
 
-/// What a constraint does, with a panic of its as an error: it ends its own request and no other.
-pub(crate) fn contained<T>(work: impl FnOnce() -> Result<T, ConstraintError>) -> Result<T, ConstraintError> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let said = panic.downcast_ref::<String>().map(String::as_str);
-        let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it says nothing");
-        Err(ConstraintError { reason: format!("it panicked: {said}") })
-    })
+/// What a constraint says, with a panic of its as an error: it ends its own request and no other.
+pub(crate) fn ask<T>(work: impl FnOnce() -> Result<T, ConstraintError>) -> Result<T, ConstraintError> {
+    contained(work).unwrap_or_else(|panic| Err(ConstraintError { reason: panic.to_string() }))
 }

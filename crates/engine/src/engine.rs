@@ -8,12 +8,13 @@ mod collect;
 mod masks;
 
 use crate::batch::Assembler;
+use crate::containment::contained;
 use crate::handle::{Command, EngineHandle};
 use crate::outbox::Outbox;
 use crate::request::{FinishReason, RequestId};
 use crate::runner::Runner;
 use crate::scheduler::{self, Planner, Queue, StepBudget, StepPlan};
-use crate::sequence::Running;
+use crate::sequence::{Running, Sequence};
 use crate::state::StateManager;
 use crate::stats::{Faults, Lap, Phases, SharedStats};
 use crossbeam_channel::{Receiver, TryRecvError, bounded};
@@ -159,8 +160,15 @@ impl Engine {
         (engine, handle)
     }
 
-    /// Runs until the last handle is dropped; then every request that is left hears so.
+    /// Runs until the last handle is dropped; then every request that is left hears so, as it does where the engine
+    /// itself panics.
     pub fn run(mut self) {
+        if let Err(panic) = contained(|| self.serve()) {
+            self.give_up(&format!("the engine has stopped: {panic}"));
+        }
+    }
+
+    fn serve(&mut self) {
         loop {
             match self.inbox.try_recv() {
                 Ok(command) => self.obey(command),
@@ -360,6 +368,24 @@ impl Engine {
                 sequence.finish(FinishReason::Failed(error.to_string()), &mut self.outbox);
             }
         }
+    }
+
+    /// Tells every request why nothing more comes. Nothing is said of state, which may be left half changed.
+    fn give_up(&mut self, why: &str) {
+        let arrived = self.inbox.try_iter().filter_map(|command| match command {
+            Command::Submit(sequence) => Some(*sequence),
+            Command::Cancel(_) | Command::Truncate(..) => None,
+        });
+        let mut all: Vec<Sequence> = arrived.collect();
+        all.extend(self.running.drain(..).map(|running| running.sequence));
+        for id in self.queue.iter().map(|sequence| sequence.id).collect::<Vec<_>>() {
+            all.extend(self.queue.remove(id));
+        }
+        for sequence in all.iter_mut().filter(|sequence| !sequence.has_ended) {
+            sequence.finish(FinishReason::Failed(why.to_owned()), &mut self.outbox);
+        }
+        self.stats.update(|stats| (stats.running, stats.waiting) = (0, 0));
+        self.outbox.flush();
     }
 
     fn cancel_all(&mut self) {

@@ -22,6 +22,7 @@ mod batch;
 mod numerics;
 mod runner;
 
+mod containment;
 mod outbox;
 mod stats;
 

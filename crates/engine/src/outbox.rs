@@ -1,5 +1,8 @@
 //! The events of one step, on their way to the sinks: one message and one wake-up each.
+//!
+//! A sink is the client's code: where it panics, the requests that it was told of count as unheard.
 
+use crate::containment::contained;
 use crate::embedding::{EmbeddingResult, EmbeddingSink};
 use crate::request::{Event, RequestId, Sink};
 use std::sync::Arc;
@@ -11,6 +14,8 @@ pub(crate) struct Outbox {
     /// Emptied lists of events, for the next messages.
     spare: Vec<Vec<(RequestId, Event)>>,
     results: Vec<Letter>,
+    /// Whose events the message has that is being delivered.
+    addressed: Vec<RequestId>,
 }
 
 /// The one result of a request for a vector.
@@ -51,14 +56,17 @@ impl Outbox {
     /// Delivers everything; returns the requests that nobody listens to any more.
     pub(crate) fn flush(&mut self) -> Vec<RequestId> {
         for Letter { sink, id, result } in self.results.drain(..) {
-            sink.deliver(id, result);
+            // It was the last word: who doesn't hear it has nothing left to be told.
+            let _heard = contained(|| sink.deliver(id, result));
         }
-        let spare = &mut self.spare;
+        let (spare, addressed) = (&mut self.spare, &mut self.addressed);
         let deliver = |Message { sink, mut events }: Message| {
-            let unheard = sink.deliver(&mut events);
+            addressed.clear();
+            addressed.extend(events.iter().map(|(id, _)| *id));
+            let heard = contained(|| sink.deliver(&mut events));
             events.clear();
             spare.push(events);
-            unheard
+            heard.unwrap_or_else(|_| addressed.clone())
         };
         self.messages.drain(..).flat_map(deliver).collect()
     }

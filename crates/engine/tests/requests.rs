@@ -3,7 +3,7 @@
 mod support;
 
 use crossbeam_channel::unbounded;
-use gannet_engine::{Event, FinishReason, SubmitError, evaluate};
+use gannet_engine::{EngineOptions, Event, FinishReason, OptionsError, SubmitError, evaluate};
 use gannet_ops::sampling::{Adaptive, Mirostat, Sampling, logprobs};
 use gannet_ops::{Budget, TokenId};
 use std::sync::Arc;
@@ -287,4 +287,43 @@ fn filters_and_log_probabilities_that_make_no_sense_are_refused() {
     assert!(found.contains("129") && found.contains("128"), "{found}");
     let found = refused(&|asked| asked.end_tokens = vec![TokenId(50)]);
     assert!(found.contains("token id 50"), "{found}");
+}
+
+#[test]
+fn a_prompt_that_all_memory_could_not_hold_is_refused_with_both_numbers() {
+    // Two pages for the layer that sees everything.
+    let budget = Budget { pages: vec![2, 4], sampler_slots: 1, ..Budget::default() };
+    let (handle, _thread) = start(runner_with(budget, 1000, 64));
+    let submit = |length: u32| {
+        let (sink, events) = unbounded();
+        let prompt: Vec<u32> = (0..length).map(|n| n % 50).collect();
+        handle.submit(request(&prompt, 500, sink)).map(|_| collect(&events))
+    };
+    let refused = submit(128).expect_err("128 tokens leave no room for an answer");
+    assert_eq!(refused, SubmitError::PromptTooLarge { prompt: 128, memory: 128 });
+    assert!(refused.to_string().contains("128 tokens"), "{refused}");
+    // One that begins within memory and outgrows it is told so, with the numbers, and keeps what it said.
+    let outgrown = submit(127).expect("a token fits");
+    let FinishReason::Failed(why) = &outgrown.reason else { panic!("{:?}", outgrown.reason) };
+    assert!(why.contains("1 more pages") && why.contains("of 2"), "{why}");
+    assert_eq!(outgrown.tokens.len(), 2);
+}
+
+#[test]
+fn limits_of_nothing_and_beyond_memory_are_errors_before_the_start() {
+    let usual = EngineOptions::default();
+    let nothing = [
+        (EngineOptions { sequences: 0, ..usual }, "sequences at once"),
+        (EngineOptions { waiting: 0, ..usual }, "requests that wait"),
+        (EngineOptions { depth: 0, ..usual }, "steps in flight"),
+        (EngineOptions { step_rows: Some(0), ..usual }, "rows a step"),
+    ];
+    let runner = runner(100, 64);
+    for (options, what) in nothing {
+        assert_eq!(options.check(&runner), Err(OptionsError::Nothing { what }));
+    }
+    assert_eq!(usual.check(&runner), Ok(()));
+    let refused = EngineOptions { sequences: 2, ..usual }.check(&runner).expect_err("there is one slot");
+    assert_eq!(refused, OptionsError::TooManySequences { asked: 2, slots: 1 });
+    assert!(refused.to_string().contains("2 sequences") && refused.to_string().contains("for 1"), "{refused}");
 }

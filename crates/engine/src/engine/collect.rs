@@ -1,7 +1,7 @@
 //! What a step found becomes part of its sequences, and is told to their sinks.
 
 use super::{Engine, InFlight};
-use crate::constraint::{Progress, contained};
+use crate::constraint::{Progress, ask};
 use crate::request::{Event, FinishReason};
 use crate::scheduler::Part;
 use crate::sequence::{Running, Sequence};
@@ -124,7 +124,7 @@ impl Engine {
             .request
             .constraint
             .as_mut()
-            .map(|it| contained(|| it.advance(token)))
+            .map(|it| ask(|| it.advance(token)))
             .transpose()
         {
             Ok(progress) => progress,

@@ -6,7 +6,7 @@
 //! Invariant: a step is sampled before the next one is submitted, so only the newest in flight may wait for its draws.
 
 use super::{Engine, InFlight};
-use crate::constraint::{Constraint, ConstraintError, MayEnd, contained};
+use crate::constraint::{Constraint, ConstraintError, MayEnd, ask};
 use crate::request::FinishReason;
 use crate::scheduler::StepPlan;
 use gannet_ops::sampling::SampleRow;
@@ -72,7 +72,7 @@ impl Engine {
             let Some(constraint) = request.constraint.as_mut().filter(|_| !sequence.has_ended) else {
                 continue;
             };
-            let masked = contained(|| mask_row(constraint.as_mut(), &request.end_tokens, words, row));
+            let masked = ask(|| mask_row(constraint.as_mut(), &request.end_tokens, words, row));
             match masked {
                 Ok(Masked::Row) => {}
                 Ok(Masked::Complete) => self.end(at, FinishReason::Complete, None),

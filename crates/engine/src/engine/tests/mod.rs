@@ -1,6 +1,7 @@
 //! The engine on a simulated device: scheduling as readable traces, and a seeded random driver.
 
 mod constrained;
+mod contained;
 mod random;
 mod rule;
 mod scenarios;
@@ -146,6 +147,17 @@ impl Bench {
             assert_eq!(found, expected, "token {place} of request {}", id.0);
             tokens.push(found);
         }
+    }
+}
+
+impl Bench {
+    /// Panics where anything but the prefix cache still holds memory.
+    fn check_nothing_is_held(&mut self) {
+        let engine = &mut self.engine;
+        engine.check_invariants();
+        assert!(engine.running.is_empty() && engine.queue.is_empty() && engine.in_flight.is_empty());
+        assert_eq!(engine.free_slots.len(), engine.options.sequences);
+        assert_eq!(engine.stats.read().pages.in_use, 0);
     }
 }
 

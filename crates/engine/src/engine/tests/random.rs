@@ -106,8 +106,7 @@ fn check_end(bench: &mut Bench, submitted: &[(RequestId, Vec<u32>)]) {
         "{stats:?}"
     );
     assert!(["stop", "length", "cancelled"].iter().all(|reason| reasons.contains_key(reason)), "{reasons:?}");
-    bench.engine.check_invariants();
-    assert!(bench.engine.running.is_empty() && bench.engine.in_flight.is_empty());
+    bench.check_nothing_is_held();
 }
 
 #[test]
