@@ -340,11 +340,14 @@ impl Engine {
     /// Ends a request at an earlier token of its answer.
     fn truncate(&mut self, id: RequestId, tokens: usize) {
         if let Some(at) = self.position(id) {
-            let sequence = &mut self.running[at].sequence;
+            let Running { sequence, state, .. } = &mut self.running[at];
             if !sequence.has_ended {
                 let kept = tokens.clamp(sequence.prompt_tokens(), sequence.tokens.len());
                 sequence.tokens.truncate(kept);
                 sequence.computed = sequence.computed.min(kept);
+                if sequence.steps_in_flight == 0 {
+                    self.state.rollback(state, sequence.computed);
+                }
             }
         }
         self.cancel(id, FinishReason::Truncated);

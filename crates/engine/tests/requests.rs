@@ -325,5 +325,8 @@ fn limits_of_nothing_and_beyond_memory_are_errors_before_the_start() {
     assert_eq!(usual.check(&runner), Ok(()));
     let refused = EngineOptions { sequences: 2, ..usual }.check(&runner).expect_err("there is one slot");
     assert_eq!(refused, OptionsError::TooManySequences { asked: 2, slots: 1 });
-    assert!(refused.to_string().contains("2 sequences") && refused.to_string().contains("for 1"), "{refused}");
+    assert!(
+        refused.to_string().contains("2 sequences") && refused.to_string().contains("for 1"),
+        "{refused}"
+    );
 }

@@ -25,6 +25,9 @@ impl Engine {
         let mut output = self.runner.wait(flight.step)?;
         lap.ends(&mut self.phases.run);
         self.measure(&flight);
+        if !output.accepted.is_empty() {
+            self.state.settle(flight.step, &output.accepted, self.runner.state.as_mut())?;
+        }
         let mut results = output.outputs.drain(..);
         for (part, bank) in flight.plan.parts.iter().zip(&flight.banks) {
             let scores = results.by_ref().take(part.scores.len()).collect();
@@ -120,16 +123,11 @@ impl Engine {
         if sequence.request.end_tokens.contains(&token) {
             return self.end(at, FinishReason::EndToken(token), bank);
         }
-        let progress = match sequence
-            .request
-            .constraint
-            .as_mut()
-            .map(|it| ask(|| it.advance(token)))
-            .transpose()
-        {
-            Ok(progress) => progress,
-            Err(error) => return self.end(at, FinishReason::Failed(error.to_string()), bank),
-        };
+        let progress =
+            match sequence.request.constraint.as_mut().map(|it| ask(|| it.advance(token))).transpose() {
+                Ok(progress) => progress,
+                Err(error) => return self.end(at, FinishReason::Failed(error.to_string()), bank),
+            };
         sequence.say(Event::Token { token, logprobs: result.logprobs }, &mut self.outbox);
         let complete = progress.filter(|it| *it == Progress::Complete).map(|_| FinishReason::Complete);
         if let Some(reason) = complete.or_else(|| limit_reached(sequence, self.runner.context)) {

@@ -1,5 +1,11 @@
-//! The only door to the memory of sequences: `match_prefix` when one starts, `reserve` before a step, `commit` and
-//! `checkpoint` after it, `release` at the end.
+//! The only door to the memory of sequences: `match_prefix` when one starts, `reserve` before a step, `settle`,
+//! `rollback`, `commit` and `checkpoint` after it, `release` at the end.
+//!
+//! A layout may have the layers of several programs, a target's and its drafter's. Their pages are groups like any others:
+//! whoever shares a prefix shares it in all of them, so that a hit restores what a drafter knows too.
+//!
+//! Rows may fall: drafts that the device doesn't confirm. They write behind the tokens that stand, where nobody reads, and
+//! their recurrent state waits at the device until `settle` says how many of them stand.
 //!
 //! Of keys in int8, the pages that fill have a second page with the keys unquantised, in a group of its own. A sequence
 //! holds it until a row beyond the page is committed, and the tree as long as the page is partly filled or has a
@@ -14,7 +20,7 @@ mod prefix;
 
 use gannet_ops::{
     Budget, DeviceError, GroupId, PAGE_TOKENS, PageId, PageLifetime, PageTable, RecurrentBank, RecurrentUse,
-    RecurrentWrite, State, StateLayout, TokenId,
+    RecurrentWrite, State, StateLayout, StepId, TokenId,
 };
 use pages::PagePool;
 use prefix::{Dropped, PrefixTree, first_page};
@@ -49,6 +55,10 @@ pub struct PrefixCounters {
     pub evicted_snapshots: u64,
 }
 
+/// Drafts of a sequence in one step, at most, so that its rows touch two pages at most: the budget of open pages rests on
+/// it.
+pub(crate) const DRAFTS_MAX: usize = PAGE_TOKENS - 1;
+
 /// What pages are used for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageCounts {
@@ -60,10 +70,37 @@ pub struct PageCounts {
     pub total: usize,
 }
 
+/// Tokens of a sequence that a step computes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StepTokens {
+    /// By index.
+    tokens: Range<usize>,
+    /// Those from this index on may fall: they are drafts.
+    certain: usize,
+}
+
+impl StepTokens {
+    /// Of these tokens the last `drafts` may fall.
+    pub(crate) fn with_drafts(tokens: Range<usize>, drafts: usize) -> Self {
+        assert!(drafts <= DRAFTS_MAX, "{drafts} drafts are more than a page holds");
+        let certain = tokens.end - drafts;
+        Self { tokens, certain }
+    }
+}
+
+impl From<Range<usize>> for StepTokens {
+    /// Tokens that are certain.
+    fn from(tokens: Range<usize>) -> Self {
+        Self::with_drafts(tokens, 0)
+    }
+}
+
 /// What one sequence holds.
 pub(crate) struct SequenceState {
     groups: Vec<GroupPages>,
     recurrent: Option<RecurrentState>,
+    /// Whether rows of the step that was reserved last may fall.
+    may_fall: bool,
     key: PrefixKey,
 }
 
@@ -136,7 +173,7 @@ impl StateManager {
     pub(crate) fn empty(&self, key: PrefixKey, slot: u32) -> SequenceState {
         let groups = self.groups.iter().map(|_| GroupPages::default()).collect();
         let recurrent = self.is_recurrent.then_some(RecurrentState { slot, bank: None });
-        SequenceState { groups, recurrent, key }
+        SequenceState { groups, recurrent, may_fall: false, key }
     }
 
     /// Gives an empty sequence what the cache has of its tokens, at most `at_most` of them.
@@ -205,10 +242,10 @@ impl StateManager {
     pub(crate) fn reserve(
         &mut self,
         sequence: &mut SequenceState,
-        tokens: Range<usize>,
+        step: impl Into<StepTokens>,
         device: &mut dyn State,
     ) -> Result<Result<(), OutOfPages>, DeviceError> {
-        self.reserve_in(0..self.groups.len(), sequence, tokens, device)
+        self.reserve_in(0..self.groups.len(), sequence, &step.into(), device)
     }
 
     /// As `reserve`, in the groups that keep whole sequences: what a request needs before it starts. A window's group
@@ -221,21 +258,23 @@ impl StateManager {
     ) -> Result<Result<(), OutOfPages>, DeviceError> {
         let is_whole = |number: &usize| self.groups[*number].lifetime == PageLifetime::Full;
         let whole: Vec<usize> = (0..self.groups.len()).filter(is_whole).collect();
-        self.reserve_in(whole, sequence, 0..tokens, device)
+        self.reserve_in(whole, sequence, &(0..tokens).into(), device)
     }
 
     fn reserve_in(
         &mut self,
         groups: impl IntoIterator<Item = usize>,
         sequence: &mut SequenceState,
-        tokens: Range<usize>,
+        step: &StepTokens,
         device: &mut dyn State,
     ) -> Result<Result<(), OutOfPages>, DeviceError> {
-        let wanted = tokens.end.div_ceil(PAGE_TOKENS);
+        sequence.may_fall = step.certain < step.tokens.end;
+        let wanted = step.tokens.end.div_ceil(PAGE_TOKENS);
         for number in groups {
             let is_open = self.groups[number].lifetime == PageLifetime::Open;
             if is_open {
-                self.give_back_from(number, sequence, tokens.start.div_ceil(PAGE_TOKENS));
+                let read = step.tokens.start.min(step.certain);
+                self.give_back_from(number, sequence, read.div_ceil(PAGE_TOKENS));
             }
             while sequence.groups[number].reach() < wanted {
                 let Some(page) = self.take_page(number, device)? else {
@@ -249,8 +288,7 @@ impl StateManager {
                     }));
                 };
                 let held = &mut sequence.groups[number];
-                // Of the pages that a step fills, only the last one's open keys are read again: they share a page.
-                let shares = if is_open { wanted - held.reach() } else { 1 };
+                let shares = if is_open { open_shares(held.reach(), wanted, step.certain) } else { 1 };
                 held.pages.extend(std::iter::repeat_n(page, shares));
                 (1..shares).for_each(|_| self.groups[number].pool.share(page));
             }
@@ -323,11 +361,34 @@ impl StateManager {
         self.give_back(published.dropped, device)
     }
 
-    /// Gives back the pages that no row from index `computed` on can read.
+    /// Says how many rows of each sequence of a step stand, so that the recurrent state of those whose rows could fall is
+    /// that after them.
+    pub(crate) fn settle(
+        &self,
+        step: StepId,
+        standing: &[u32],
+        device: &mut dyn State,
+    ) -> Result<(), DeviceError> {
+        if self.is_recurrent { device.accept(step, standing) } else { Ok(()) }
+    }
+
+    /// Takes a sequence back to its first `tokens` tokens: the pages behind them are given back, since no step in flight
+    /// uses them.
+    pub(crate) fn rollback(&mut self, sequence: &mut SequenceState, tokens: usize) {
+        for number in 0..self.groups.len() {
+            self.give_back_from(number, sequence, tokens.div_ceil(PAGE_TOKENS));
+        }
+    }
+
+    /// Gives back the pages that nothing reads any more once the first `computed` tokens stand.
     pub(crate) fn commit(&mut self, sequence: &mut SequenceState, computed: usize) {
         for (group, held) in self.groups.iter_mut().zip(&mut sequence.groups) {
-            let unread =
-                first_page(group.lifetime, computed).saturating_sub(held.released).min(held.pages.len());
+            let first = match group.lifetime {
+                // The last row of a page is not beyond it yet.
+                PageLifetime::Open => computed.saturating_sub(1) / PAGE_TOKENS,
+                PageLifetime::Full | PageLifetime::Window(_) => first_page(group.lifetime, computed),
+            };
+            let unread = first.saturating_sub(held.released).min(held.pages.len());
             for page in held.pages.drain(..unread) {
                 group.pool.give_back(page);
             }
@@ -418,8 +479,9 @@ impl SequenceState {
     pub(crate) fn banks(&self) -> Option<RecurrentUse> {
         let RecurrentState { slot, bank } = self.recurrent?;
         let read = bank.map(|bank| RecurrentBank { slot, bank });
-        let write = RecurrentBank { slot, bank: bank.map_or(0, |bank| 1 - bank) };
-        Some(RecurrentUse { read, write: RecurrentWrite::Bank(write) })
+        let bank = RecurrentBank { slot, bank: bank.map_or(0, |bank| 1 - bank) };
+        let write = if self.may_fall { RecurrentWrite::Candidates(bank) } else { RecurrentWrite::Bank(bank) };
+        Some(RecurrentUse { read, write })
     }
 
     /// The bank that the last submitted step wrote.
@@ -434,6 +496,12 @@ impl SequenceState {
             recurrent.bank = Some(recurrent.bank.map_or(0, |bank| 1 - bank));
         }
     }
+}
+
+/// How many page numbers from `first` on share an open page. Of the pages that certain rows fill only the last one's keys
+/// are read again, so they share one; a row that may fall may leave its page as the one that is read.
+fn open_shares(first: usize, wanted: usize, certain: usize) -> usize {
+    (certain / PAGE_TOKENS + 1).clamp(first + 1, wanted) - first
 }
 
 impl GroupPages {

@@ -2,6 +2,7 @@
 
 mod constrained;
 mod contained;
+mod drafts;
 mod random;
 mod rule;
 mod scenarios;

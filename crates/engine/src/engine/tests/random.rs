@@ -12,17 +12,21 @@ const TURNS: usize = 4_000;
 /// Turns of the long run, which `GANNET_LONG_RUN` asks for.
 const LONG_TURNS: usize = 100_000;
 
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, limit: u32) -> u32 {
+    pub(super) fn below(&mut self, limit: u32) -> u32 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as u32 % limit
     }
 
-    fn one_in(&mut self, n: u32) -> bool {
+    pub(super) fn one_in(&mut self, n: u32) -> bool {
         self.below(n) == 0
     }
+}
+
+pub(super) fn turns() -> usize {
+    if std::env::var_os("GANNET_LONG_RUN").is_some() { LONG_TURNS } else { TURNS }
 }
 
 fn drive(kind: Kind, depth: usize, seed: u64) {
@@ -33,8 +37,7 @@ fn drive(kind: Kind, depth: usize, seed: u64) {
     let mut bench = Bench::new(kind, budget, options);
     let mut random = Random(seed);
     let mut submitted: Vec<(RequestId, Vec<u32>)> = Vec::new();
-    let turns = if std::env::var_os("GANNET_LONG_RUN").is_some() { LONG_TURNS } else { TURNS };
-    for _ in 0..turns {
+    for _ in 0..turns() {
         if random.one_in(6) {
             submitted.push(submit(&mut bench, &mut random, &submitted));
         }

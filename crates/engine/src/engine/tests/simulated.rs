@@ -1,6 +1,9 @@
 //! A device that remembers tokens instead of keys: each row reads back, through its page tables and recurrent banks,
 //! what it stands on, and draws a token that is a hash of it. A wrong page, a stale row or a wrong bank gives another
 //! token than [`next_token`] of the tokens alone.
+//!
+//! Keys in int8 are an image of a page that is made when its last row is written, by a draft too. A drafter is a second
+//! plan over the same state, with pages of its own.
 
 use crate::{NumericsId, Runner};
 use gannet_ops::sampling::{History, SampleRow};
@@ -29,12 +32,29 @@ pub(super) enum Kind {
     /// Keys in int8: a row sees those of its own page in an open page.
     Quantised,
     QuantisedHybrid,
+    /// With a drafter, whose pages are of the same kinds.
+    Drafted,
+    QuantisedHybridDrafted,
 }
 
 impl Kind {
+    /// Those that the engine runs alone.
     pub(super) const ALL: [Kind; 5] =
         [Kind::Dense, Kind::Windowed, Kind::Hybrid, Kind::Quantised, Kind::QuantisedHybrid];
+
+    pub(super) const DRAFTED: [Kind; 2] = [Kind::Drafted, Kind::QuantisedHybridDrafted];
+
+    pub(super) fn is_recurrent(self) -> bool {
+        matches!(self, Kind::Hybrid | Kind::QuantisedHybrid | Kind::QuantisedHybridDrafted)
+    }
+
+    fn is_quantised(self) -> bool {
+        matches!(self, Kind::Quantised | Kind::QuantisedHybrid | Kind::QuantisedHybridDrafted)
+    }
 }
+
+/// What the drafter's groups of pages are called.
+const DRAFT: &str = "draft";
 
 fn mix(hash: u64, token: TokenId) -> u64 {
     (hash ^ u64::from(token.0 + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
@@ -51,13 +71,18 @@ pub(super) fn next_token(kind: Kind, tokens: &[TokenId]) -> TokenId {
     let hash = |tokens: &[TokenId]| tokens.iter().fold(0, |hash, token| mix(hash, *token));
     let window = &tokens[tokens.len().saturating_sub(WINDOW as usize)..];
     let own_page = &tokens[(tokens.len() - 1) / PAGE_TOKENS * PAGE_TOKENS..];
-    match kind {
-        Kind::Dense => drawn(hash(tokens), 0, 0),
-        Kind::Windowed => drawn(hash(tokens), hash(window), 0),
-        Kind::Hybrid => drawn(hash(tokens), 0, hash(tokens)),
-        Kind::Quantised => drawn(hash(tokens), hash(own_page), 0),
-        Kind::QuantisedHybrid => drawn(hash(tokens), hash(own_page), hash(tokens)),
-    }
+    let second = match kind {
+        Kind::Windowed => hash(window),
+        Kind::Quantised | Kind::QuantisedHybrid | Kind::QuantisedHybridDrafted => hash(own_page),
+        Kind::Dense | Kind::Hybrid | Kind::Drafted => 0,
+    };
+    drawn(hash(tokens), second, if kind.is_recurrent() { hash(tokens) } else { 0 })
+}
+
+/// What its drafter says.
+pub(super) fn drafted_token(kind: Kind, tokens: &[TokenId]) -> TokenId {
+    let without_recurrent = if kind.is_quantised() { Kind::Quantised } else { Kind::Dense };
+    next_token(without_recurrent, tokens)
 }
 
 pub(super) fn layout(kind: Kind) -> StateLayout {
@@ -76,29 +101,35 @@ pub(super) fn layout(kind: Kind) -> StateLayout {
         })
     };
     let exact = |group| paged(GroupId(group), KvFormat::F16, None);
-    let quantised = paged(GroupId(0), KvFormat::Int8, Some(GroupId(1)));
+    let quantised = |group| paged(GroupId(group), KvFormat::Int8, Some(GroupId(group + 1)));
     let recurrent = StateEntry::Recurrent(RecurrentLayout {
         conv: ConvLayout { channels: 1, kernel: 2 },
         state: DeltaLayout { value_heads: 1, key_dim: 1, value_dim: 1 },
         rollback: Rollback::Replay,
     });
-    let second = match kind {
-        Kind::Dense | Kind::Hybrid => None,
-        Kind::Windowed => Some(group("window", PageLifetime::Window(WINDOW))),
-        Kind::Quantised | Kind::QuantisedHybrid => Some(group("open keys", PageLifetime::Open)),
+    let full = group("full", PageLifetime::Full);
+    let open = group("open keys", PageLifetime::Open);
+    let draft = group(DRAFT, PageLifetime::Full);
+    let (groups, entries) = match kind {
+        Kind::Dense => (vec![full], vec![exact(0)]),
+        Kind::Windowed => {
+            (vec![full, group("window", PageLifetime::Window(WINDOW))], vec![exact(0), exact(1)])
+        }
+        Kind::Hybrid => (vec![full], vec![exact(0), recurrent]),
+        Kind::Quantised => (vec![full, open], vec![quantised(0)]),
+        Kind::QuantisedHybrid => (vec![full, open], vec![quantised(0), recurrent]),
+        Kind::Drafted => (vec![full, draft], vec![exact(0), exact(1)]),
+        Kind::QuantisedHybridDrafted => {
+            let open_draft = group("draft open keys", PageLifetime::Open);
+            (vec![full, open, draft, open_draft], vec![quantised(0), recurrent, quantised(2)])
+        }
     };
-    let entries = match kind {
-        Kind::Dense => vec![exact(0)],
-        Kind::Windowed => vec![exact(0), exact(1)],
-        Kind::Hybrid => vec![exact(0), recurrent],
-        Kind::Quantised => vec![quantised],
-        Kind::QuantisedHybrid => vec![quantised, recurrent],
-    };
-    StateLayout {
-        groups: std::iter::once(group("full", PageLifetime::Full)).chain(second).collect(),
-        entries,
-        sampler: Some(SamplerLayout { vocabulary: VOCABULARY as usize }),
-    }
+    StateLayout { groups, entries, sampler: Some(SamplerLayout { vocabulary: VOCABULARY as usize }) }
+}
+
+/// The plan of the drafter over the same state.
+pub(super) fn drafter() -> Box<dyn Plan> {
+    Box::new(SimulatedPlan { drafts: true, ..SimulatedPlan::default() })
 }
 
 /// A runner over simulated memory.
@@ -106,7 +137,9 @@ pub(super) fn runner(kind: Kind, budget: Budget, context: usize) -> Runner {
     let state = SimulatedState {
         layout: layout(kind),
         pages: budget.pages.iter().map(|pages| vec![[None; PAGE_TOKENS]; *pages as usize]).collect(),
+        images: budget.pages.iter().map(|pages| vec![[None; PAGE_TOKENS]; *pages as usize]).collect(),
         banks: HashMap::new(),
+        candidates: HashMap::new(),
         snapshots: HashMap::new(),
         snapshots_max: budget.snapshots as usize,
         next_snapshot: 0,
@@ -131,7 +164,11 @@ type Slot = Option<(TokenId, u32)>;
 struct SimulatedState {
     layout: StateLayout,
     pages: Vec<Vec<[Slot; PAGE_TOKENS]>>,
+    /// The keys of the pages in int8.
+    images: Vec<Vec<[Slot; PAGE_TOKENS]>>,
     banks: HashMap<RecurrentBank, u64>,
+    /// Of each step and sequence whose rows may fall: the bank that waits, and the state before its rows and after each.
+    candidates: HashMap<(StepId, usize), (RecurrentBank, Vec<u64>)>,
     snapshots: HashMap<SnapshotId, u64>,
     snapshots_max: usize,
     next_snapshot: u32,
@@ -139,6 +176,8 @@ struct SimulatedState {
 
 #[derive(Default)]
 struct SimulatedPlan {
+    /// Runs the drafter, which has no recurrent state.
+    drafts: bool,
     next_step: u64,
     /// The token that each output of each step draws; none where its scores are not finite.
     drawn: HashMap<StepId, Vec<Option<TokenId>>>,
@@ -153,14 +192,14 @@ impl Plan for SimulatedPlan {
         let state = state.as_any_mut().downcast_mut::<SimulatedState>().expect("the state is simulated");
         batch.check(&state.layout)?;
         let mut drawn_by_row = HashMap::new();
+        self.next_step += 1;
+        let step = StepId(self.next_step);
         for sequence in 0..batch.sequences.len() {
             let rows = batch.sequences[sequence].rows.clone();
-            for (row, token) in rows.zip(self.run_sequence(batch, sequence, state)) {
+            for (row, token) in rows.zip(self.run_sequence(step, batch, sequence, state)) {
                 drawn_by_row.insert(row, token);
             }
         }
-        self.next_step += 1;
-        let step = StepId(self.next_step);
         let draws = batch.outputs.iter().enumerate().filter(|(_, output)| output.want.token);
         self.draws.insert(step, draws.map(|(place, _)| place).collect());
         self.drawn.insert(step, batch.outputs.iter().map(|output| drawn_by_row[&output.row]).collect());
@@ -213,17 +252,17 @@ impl SimulatedPlan {
     /// Writes a sequence's rows and returns what each of them draws.
     fn run_sequence(
         &self,
+        step: StepId,
         batch: &Batch,
         sequence: usize,
         state: &mut SimulatedState,
     ) -> Vec<Option<TokenId>> {
         let part = &batch.sequences[sequence];
-        let mut recurrent = 0;
-        if let Some(read) = part.recurrent.and_then(|recurrent| recurrent.read) {
-            recurrent = state.banks[&read];
-        }
+        let used = part.recurrent.filter(|_| !self.drafts);
+        let mut recurrent = vec![used.and_then(|used| used.read).map_or(0, |read| state.banks[&read])];
         let mut drawn_tokens = Vec::new();
-        state.check_open(batch, sequence);
+        let groups = state.groups_of(self.drafts);
+        state.check_open(batch, sequence, &groups);
         for row in batch.rows_of(sequence) {
             let token = match row.token {
                 TokenSource::Known(token) => token,
@@ -234,40 +273,64 @@ impl SimulatedPlan {
                 }
                 TokenSource::Embedding(_) => panic!("no request brings embeddings"),
             };
-            recurrent = mix(recurrent, token);
+            recurrent.push(mix(recurrent[recurrent.len() - 1], token));
+            groups.iter().for_each(|group| state.write(batch, sequence, *group, row.index, token));
+            groups.iter().for_each(|group| state.fill(batch, sequence, *group, row.index));
             let mut hashes = [0; 2];
-            for (group, hash) in hashes.iter_mut().enumerate().take(state.layout.groups.len()) {
-                state.write(batch, sequence, group, row.index, token);
-                *hash = state.read(batch, sequence, group, row.index);
+            for (group, hash) in groups.iter().zip(&mut hashes) {
+                *hash = state.read(batch, sequence, *group, row.index);
             }
-            let is_recurrent = part.recurrent.is_some();
-            let token_after = drawn(hashes[0], hashes[1], if is_recurrent { recurrent } else { 0 });
-            drawn_tokens.push((token != POISON).then_some(token_after));
+            let recurrent = if used.is_some() { recurrent[recurrent.len() - 1] } else { 0 };
+            drawn_tokens.push((token != POISON).then_some(drawn(hashes[0], hashes[1], recurrent)));
         }
-        if let Some(RecurrentWrite::Bank(bank)) = part.recurrent.map(|recurrent| recurrent.write) {
-            state.banks.insert(bank, recurrent);
+        match used.map(|used| used.write) {
+            Some(RecurrentWrite::Bank(bank)) => _ = state.banks.insert(bank, recurrent[recurrent.len() - 1]),
+            Some(RecurrentWrite::Candidates(bank)) => {
+                state.banks.remove(&bank);
+                state.candidates.insert((step, sequence), (bank, recurrent));
+            }
+            None => {}
         }
         drawn_tokens
     }
 }
 
 impl SimulatedState {
-    fn slot(&mut self, batch: &Batch, sequence: usize, group: usize, index: u32) -> &mut Slot {
+    /// The groups of the target's pages, or of its drafter's.
+    fn groups_of(&self, drafts: bool) -> Vec<usize> {
+        let is_its = |group: &usize| self.layout.groups[*group].name.starts_with(DRAFT) == drafts;
+        (0..self.layout.groups.len()).filter(is_its).collect()
+    }
+
+    /// The group of the open keys of a group in int8.
+    fn open_of(&self, group: usize) -> Option<usize> {
+        self.layout.entries.iter().find_map(|entry| match entry {
+            StateEntry::Paged(paged) if paged.group.0 as usize == group => {
+                paged.open.map(|open| open.0 as usize)
+            }
+            StateEntry::Paged(_) | StateEntry::Recurrent(_) => None,
+        })
+    }
+
+    fn page(&self, batch: &Batch, sequence: usize, group: usize, index: u32) -> usize {
         let table = &batch.sequences[sequence].tables[group];
-        let place = index as usize / PAGE_TOKENS;
-        let place = place.checked_sub(table.released as usize).expect("no row reads a released page");
-        let page = batch.pages_of(table)[place];
-        &mut self.pages[group][page.0 as usize][index as usize % PAGE_TOKENS]
+        let place = (index as usize / PAGE_TOKENS).checked_sub(table.released as usize);
+        batch.pages_of(table)[place.expect("no row reads a released page")].0 as usize
+    }
+
+    fn slot(&mut self, batch: &Batch, sequence: usize, group: usize, index: u32) -> &mut Slot {
+        let page = self.page(batch, sequence, group, index);
+        &mut self.pages[group][page][index as usize % PAGE_TOKENS]
     }
 
     /// A device writes all rows of a layer before it reads the first row's open page.
-    fn check_open(&self, batch: &Batch, sequence: usize) {
+    fn check_open(&self, batch: &Batch, sequence: usize, groups: &[usize]) {
         let rows = batch.rows_of(sequence);
         let number = |row: Option<&Row>| row.expect("a sequence has rows").index as usize / PAGE_TOKENS;
         let (first, last) = (number(rows.first()), number(rows.last()));
-        for (group, table) in self.layout.groups.iter().zip(&batch.sequences[sequence].tables) {
-            if group.lifetime == PageLifetime::Open {
-                let page = |number: usize| batch.pages_of(table)[number - table.released as usize];
+        for &group in groups {
+            if self.layout.groups[group].lifetime == PageLifetime::Open {
+                let page = |number: usize| self.page(batch, sequence, group, (number * PAGE_TOKENS) as u32);
                 let is_shared = (first + 1..=last).any(|number| page(number) == page(first));
                 let is_read = !(rows[0].index as usize).is_multiple_of(PAGE_TOKENS);
                 assert!(!is_read || !is_shared, "the first row's open page is written by others");
@@ -279,6 +342,16 @@ impl SimulatedState {
         *self.slot(batch, sequence, group, index) = Some((token, index));
     }
 
+    /// The last row of a page makes the image of its keys.
+    fn fill(&mut self, batch: &Batch, sequence: usize, group: usize, index: u32) {
+        let is_last = (index as usize + 1).is_multiple_of(PAGE_TOKENS);
+        if let Some(open) = self.open_of(group).filter(|_| is_last) {
+            let from = self.page(batch, sequence, open, index);
+            let to = self.page(batch, sequence, group, index);
+            self.images[group][to] = self.pages[open][from];
+        }
+    }
+
     /// The hash of all tokens that a row at this index sees.
     fn read(&mut self, batch: &Batch, sequence: usize, group: usize, index: u32) -> u64 {
         let first = match self.layout.groups[group].lifetime {
@@ -287,8 +360,15 @@ impl SimulatedState {
             PageLifetime::Open => index - index % PAGE_TOKENS as u32,
         };
         (first..=index).fold(0, |hash, at| {
-            let (token, written_as) = self.slot(batch, sequence, group, at).expect("the row was written");
+            let slot = *self.slot(batch, sequence, group, at);
+            let (token, written_as) = slot.expect("the row was written");
             assert_eq!(written_as, at, "a page is read at the place where it was written");
+            let is_earlier_page = at as usize / PAGE_TOKENS < index as usize / PAGE_TOKENS;
+            if self.open_of(group).is_some() && is_earlier_page {
+                let page = self.page(batch, sequence, group, at);
+                let image = self.images[group][page][at as usize % PAGE_TOKENS];
+                assert_eq!(image, slot, "the image of a page has the keys of its rows");
+            }
             mix(hash, token)
         })
     }
@@ -296,14 +376,20 @@ impl SimulatedState {
 
 impl State for SimulatedState {
     fn copy_pages(&mut self, group: GroupId, copies: &[(PageId, PageId)]) -> Result<(), DeviceError> {
-        let pages = &mut self.pages[group.0 as usize];
-        for (from, to) in copies {
-            pages[to.0 as usize] = pages[from.0 as usize];
+        for pages in [&mut self.pages[group.0 as usize], &mut self.images[group.0 as usize]] {
+            for (from, to) in copies {
+                pages[to.0 as usize] = pages[from.0 as usize];
+            }
         }
         Ok(())
     }
 
-    fn accept(&mut self, _step: StepId, _rows: &[u32]) -> Result<(), DeviceError> {
+    fn accept(&mut self, step: StepId, rows: &[u32]) -> Result<(), DeviceError> {
+        for (sequence, standing) in rows.iter().enumerate() {
+            if let Some((bank, states)) = self.candidates.remove(&(step, sequence)) {
+                self.banks.insert(bank, states[*standing as usize]);
+            }
+        }
         Ok(())
     }
 
