@@ -35,6 +35,8 @@ pub(crate) struct Sequence {
     pub(crate) running: Option<sampling::Running>,
     /// Indices after which recurrent state is kept, ascending.
     pub(crate) checkpoints: Vec<usize>,
+    /// Indices at which others are likely to branch off, where layers see windows alone; the next one last.
+    pub(crate) anchors: Vec<usize>,
     pub(crate) clock: Clock,
     /// The vector that it ends in, where it isn't continued.
     pub(crate) goal: Option<Goal>,
@@ -64,6 +66,7 @@ impl Sequence {
             scored: 0,
             running: None,
             checkpoints: Vec::new(),
+            anchors: Vec::new(),
             clock,
             goal: None,
         }

@@ -72,6 +72,9 @@ impl Engine {
         } else {
             Vec::new()
         };
+        if self.state.has_windows() && !is_whole {
+            sequence.anchors = anchors(&sequence, hit);
+        }
         if sequence.preemptions == 0 {
             self.stats.no_longer_waits();
             sequence.hit = hit;
@@ -151,4 +154,16 @@ fn checkpoints(sequence: &Sequence, common: usize) -> Vec<usize> {
     checkpoints.sort_unstable();
     checkpoints.dedup();
     checkpoints
+}
+
+/// Where the windows are kept that a row reads, on the way through a prompt: where the request says, where it branched off
+/// from another, and at its end. Descending.
+fn anchors(sequence: &Sequence, hit: PrefixHit) -> Vec<usize> {
+    let prompt = sequence.prompt_tokens();
+    let named = sequence.request.boundaries.iter().map(|index| *index as usize);
+    let all = named.chain([hit.common, prompt]);
+    let mut anchors: Vec<usize> = all.filter(|index| (hit.reused.max(1)..=prompt).contains(index)).collect();
+    anchors.sort_unstable_by(|a, b| b.cmp(a));
+    anchors.dedup();
+    anchors
 }

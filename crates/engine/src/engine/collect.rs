@@ -74,6 +74,9 @@ impl Engine {
         if is_worth_it && !self.runner.whole_prompt_only() {
             let tokens = &sequence.tokens[..part.tokens.end];
             self.state.publish(state, tokens, self.runner.state.as_mut())?;
+            while let Some(anchor) = sequence.anchors.pop_if(|anchor| *anchor <= tokens.len()) {
+                self.state.anchor(state, &tokens[..anchor]);
+            }
             if let Some(bank) = bank.filter(|_| is_checkpoint) {
                 self.state.checkpoint(state, bank, tokens, self.runner.state.as_mut())?;
             }
@@ -147,6 +150,7 @@ impl Engine {
         if !self.runner.whole_prompt_only() {
             let device = self.runner.state.as_mut();
             published = self.state.publish(state, tokens, device);
+            self.state.anchor(state, tokens);
             if let (Ok(()), Some(bank)) = (&published, bank) {
                 published = self.state.checkpoint(state, bank, tokens, device);
             }

@@ -2,6 +2,10 @@
 
 use gannet_ops::{Budget, GroupId, PAGE_TOKENS, PageLifetime, StateLayout};
 
+/// Windows that the prefix cache has room for, for each sequence: the end of what stands before a chat's messages, and that
+/// of its last turn.
+const CACHED_WINDOWS: usize = 2;
+
 /// What the state has to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
@@ -23,9 +27,11 @@ pub fn for_wish(layout: &StateLayout, wish: &Wish) -> Budget {
     let pages = |lifetime: PageLifetime| {
         let tokens = match lifetime {
             PageLifetime::Full => wish.context,
-            // The rows of the steps in flight, and the window before the first of them, which may begin in a page.
+            // The rows of the steps in flight, and the window before the first of them, which may begin in a page; and the
+            // windows of places where requests branch off, for the prefix cache.
             PageLifetime::Window(window) => {
-                wish.context.min(window as usize + wish.depth * wish.step_rows + PAGE_TOKENS)
+                let window = window as usize + PAGE_TOKENS;
+                wish.context.min(window * (1 + CACHED_WINDOWS) + wish.depth * wish.step_rows)
             }
             // The page before the steps in flight and one that each of them leaves; the prefix cache has what a
             // snapshot inside of a page needs, and what sequences leave over.

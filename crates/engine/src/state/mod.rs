@@ -23,7 +23,7 @@ use gannet_ops::{
     RecurrentWrite, State, StateLayout, StepId, TokenId,
 };
 use pages::PagePool;
-use prefix::{Dropped, PrefixTree, first_page};
+use prefix::{Dropped, PrefixTree, Published, first_page};
 
 pub(crate) use prefix::PrefixKey;
 use std::ops::Range;
@@ -35,6 +35,8 @@ pub(crate) struct StateManager {
     is_recurrent: bool,
     snapshots: usize,
     counters: PrefixCounters,
+    /// Memory for what the tree takes and gives back.
+    changes: Published,
 }
 
 struct Group {
@@ -146,12 +148,14 @@ impl StateManager {
             lifetime: group.lifetime,
             pool: PagePool::new(*pages),
         };
+        let groups: Vec<Group> = layout.groups.iter().zip(&budget.pages).map(group).collect();
         Self {
-            groups: layout.groups.iter().zip(&budget.pages).map(group).collect(),
-            tree: PrefixTree::new(layout.groups.iter().map(|group| group.lifetime).collect()),
+            tree: PrefixTree::new(groups.iter().map(|group| (group.lifetime, group.pool.total()))),
+            groups,
             is_recurrent: layout.is_recurrent(),
             snapshots: budget.snapshots as usize,
             counters: PrefixCounters::default(),
+            changes: Published::default(),
         }
     }
 
@@ -310,6 +314,11 @@ impl StateManager {
         self.is_recurrent
     }
 
+    /// Whether any layer sees a window alone.
+    pub(crate) fn has_windows(&self) -> bool {
+        self.groups.iter().any(|group| matches!(group.lifetime, PageLifetime::Window(_)))
+    }
+
     /// Tokens of the longest sequence that all memory could hold.
     pub(crate) fn longest_sequence(&self) -> usize {
         let whole = self.groups.iter().filter(|group| group.lifetime == PageLifetime::Full);
@@ -323,20 +332,24 @@ impl StateManager {
                 return Ok(Some(page));
             }
             let pool = &self.groups[number].pool;
-            let Some(dropped) = self.tree.evict_page(number, |page| pool.holders(page) == 1) else {
+            let is_free = |page| pool.holders(page) == 1;
+            if !self.tree.evict_page(number, is_free, &mut self.changes.dropped) {
                 return Ok(None);
-            };
-            self.counters.evicted_pages += dropped.pages.len() as u64;
-            self.counters.evicted_snapshots += dropped.snapshots.len() as u64;
-            self.give_back(dropped, device)?;
+            }
+            let Dropped { pages, snapshots } = &self.changes.dropped;
+            self.counters.evicted_pages += pages.len() as u64;
+            self.counters.evicted_snapshots += snapshots.len() as u64;
+            self.give_back(device)?;
         }
     }
 
-    fn give_back(&mut self, dropped: Dropped, device: &mut dyn State) -> Result<(), DeviceError> {
-        for (group, page) in dropped.pages {
+    /// Gives back what the tree has given up.
+    fn give_back(&mut self, device: &mut dyn State) -> Result<(), DeviceError> {
+        let Dropped { pages, snapshots } = &mut self.changes.dropped;
+        for (group, page) in pages.drain(..) {
             self.groups[group].pool.give_back(page);
         }
-        dropped.snapshots.into_iter().try_for_each(|snapshot| device.forget(snapshot))
+        snapshots.drain(..).try_for_each(|snapshot| device.forget(snapshot))
     }
 
     /// Puts the computed `tokens` of a sequence into the prefix cache.
@@ -348,17 +361,21 @@ impl StateManager {
     ) -> Result<(), DeviceError> {
         // Open keys are the last page's, as long as it isn't full; entries before share pages.
         let partial = tokens.len() / PAGE_TOKENS;
-        let page = |(group, held): (&Group, &GroupPages), place: usize| match group.lifetime {
-            PageLifetime::Open => held.page(place).filter(|_| place == partial),
-            PageLifetime::Full | PageLifetime::Window(_) => held.page(place),
+        let page_at = |place: usize, group: usize| match self.groups[group].lifetime {
+            PageLifetime::Open => sequence.groups[group].page(place).filter(|_| place == partial),
+            PageLifetime::Full | PageLifetime::Window(_) => sequence.groups[group].page(place),
         };
-        let groups = || self.groups.iter().zip(&sequence.groups);
-        let pages_at = |place: usize| groups().map(|group| page(group, place)).collect();
-        let published = self.tree.publish(sequence.key, tokens, &pages_at);
-        for (group, page) in published.shared {
+        self.tree.publish(sequence.key, tokens, &page_at, &mut self.changes);
+        for (group, page) in self.changes.shared.drain(..) {
             self.groups[group].pool.share(page);
         }
-        self.give_back(published.dropped, device)
+        self.give_back(device)
+    }
+
+    /// Keeps the windows that a row behind exactly the published `tokens` reads longer than others: where requests are likely
+    /// to branch off.
+    pub(crate) fn anchor(&mut self, sequence: &SequenceState, tokens: &[TokenId]) {
+        self.tree.anchor(sequence.key, tokens);
     }
 
     /// Says how many rows of each sequence of a step stand, so that the recurrent state of those whose rows could fall is
@@ -409,8 +426,8 @@ impl StateManager {
                 .zip(&sequence.groups)
                 .any(|(page, group)| page.is_some() && *page == group.page(place))
         };
-        let dropped = self.tree.cut(sequence.key, tokens, &is_own);
-        self.give_back(dropped, device)
+        self.changes.dropped = self.tree.cut(sequence.key, tokens, &is_own);
+        self.give_back(device)
     }
 
     /// Keeps the recurrent state after exactly the published `tokens`, which is in `bank`.

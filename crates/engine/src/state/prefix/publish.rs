@@ -1,10 +1,10 @@
 //! How what a sequence computed becomes part of the tree.
 
-use super::{Dropped, Node, NodeId, PrefixKey, PrefixTree, Snapshot, common};
+use super::{Dropped, NodeId, PrefixKey, PrefixTree, Snapshot, common, first_page};
 use gannet_ops::{PAGE_TOKENS, PageId, PageLifetime, SnapshotId, TokenId};
 
-/// The page that a sequence holds of each group at each place, where it does.
-pub(crate) type PagesAt<'a> = &'a dyn Fn(usize) -> Vec<Option<PageId>>;
+/// The page that a sequence holds at a place of a group, where it does.
+pub(crate) type PageAt<'a> = &'a dyn Fn(usize, usize) -> Option<PageId>;
 
 /// What publishing changed.
 #[derive(Debug, Default)]
@@ -17,36 +17,55 @@ pub(crate) struct Published {
 impl PrefixTree {
     /// Adds the computed `tokens` of a sequence. What the tree has already stays; a page that begins as one of the
     /// tree's shorter ones takes its place.
-    pub(crate) fn publish(&mut self, key: PrefixKey, tokens: &[TokenId], pages_at: PagesAt<'_>) -> Published {
-        let mut published = Published::default();
-        let mut at = self.root(key);
-        for (place, run) in tokens.chunks(PAGE_TOKENS).enumerate() {
-            let known = self.best_child(at, run);
-            at = match known {
-                Some((child, matched)) if matched == run.len() => {
-                    self.lend_open(child, run.len(), &pages_at(place), &mut published);
-                    child
-                }
-                Some((child, matched)) if matched == self.node(child).tokens.len() => {
-                    if !self.grow(child, run, pages_at(place), &mut published) {
-                        break;
-                    }
-                    child
-                }
-                Some(_) | None => match self.insert(at, run, pages_at(place), &mut published) {
-                    Some(child) => child,
-                    None => break,
-                },
-            };
-            self.touch(at);
+    pub(crate) fn publish(
+        &mut self,
+        key: PrefixKey,
+        tokens: &[TokenId],
+        page_at: PageAt<'_>,
+        published: &mut Published,
+    ) {
+        if tokens.is_empty() {
+            return;
         }
-        published
+        let mut path = std::mem::take(&mut self.path);
+        path.clear();
+        let root = self.root(key);
+        let mut at = root;
+        for (place, run) in tokens.chunks(PAGE_TOKENS).enumerate() {
+            let page_of = |group: usize| page_at(place, group);
+            let Some(node) = self.publish_page(at, run, &page_of, published) else { break };
+            path.push(node);
+            at = node;
+        }
+        self.touch(&path);
+        self.path = path;
+        self.forget_empty_root(root);
+    }
+
+    /// The node below another that has a run of up to a page of tokens; none where one can't be made.
+    fn publish_page(
+        &mut self,
+        parent: NodeId,
+        run: &[TokenId],
+        page_of: &dyn Fn(usize) -> Option<PageId>,
+        published: &mut Published,
+    ) -> Option<NodeId> {
+        match self.best_child(parent, run) {
+            Some((child, matched)) if matched == run.len() => {
+                self.lend_open(child, run.len(), page_of, published);
+                Some(child)
+            }
+            Some((child, matched)) if matched == self.node(child).length => {
+                self.grow(child, run, page_of, published).then_some(child)
+            }
+            Some(_) | None => self.insert(parent, run, page_of, published),
+        }
     }
 
     /// Whether a node can be made of these pages: one in every group of full lifetime.
-    fn suffices(&self, pages: &[Option<PageId>]) -> bool {
-        let is_needed = |group: usize| self.lifetimes[group] == PageLifetime::Full;
-        pages.iter().enumerate().all(|(group, page)| page.is_some() || !is_needed(group))
+    fn suffices(&self, page_of: &dyn Fn(usize) -> Option<PageId>) -> bool {
+        let is_full = |group: &usize| self.lifetimes[*group] == PageLifetime::Full;
+        (0..self.lifetimes.len()).filter(is_full).all(|group| page_of(group).is_some())
     }
 
     /// A node's short run becomes the longer one that begins with it.
@@ -54,82 +73,108 @@ impl PrefixTree {
         &mut self,
         id: NodeId,
         run: &[TokenId],
-        pages: Vec<Option<PageId>>,
+        page_of: &dyn Fn(usize) -> Option<PageId>,
         published: &mut Published,
     ) -> bool {
-        if !self.suffices(&pages) {
+        if !self.suffices(page_of) {
             return false;
         }
         let has_snapshots = !self.node(id).snapshots.is_empty();
-        let open_tokens = self.open_tokens(&pages, run.len());
-        for (group, new) in pages.into_iter().enumerate() {
+        let open_tokens = self.open_tokens(page_of, run.len());
+        for group in 0..self.lifetimes.len() {
+            let new = page_of(group);
             // A full page brings no open keys, and a snapshot inside of it still needs those that are there.
             let is_kept = new.is_none() && has_snapshots && self.lifetimes[group] == PageLifetime::Open;
             if !is_kept {
                 self.replace(id, group, new, published);
             }
         }
-        self.change(id, |node| {
-            node.tokens = run.to_vec();
-            node.open_tokens = open_tokens.unwrap_or(node.open_tokens);
-        });
+        let node = self.node_mut(id);
+        node.set_tokens(run);
+        node.open_tokens = open_tokens.unwrap_or(node.open_tokens);
         true
     }
 
     /// Makes a node's page of a group another one, or none.
     fn replace(&mut self, id: NodeId, group: usize, new: Option<PageId>, published: &mut Published) {
-        let old = self.node(id).pages[group];
+        let old = self.page_of(id, group);
         if old != new {
             published.dropped.pages.extend(old.map(|page| (group, page)));
             published.shared.extend(new.map(|page| (group, page)));
-            self.change(id, |node| node.pages[group] = new);
+            self.set_page(id, group, new);
         }
     }
 
     /// Gives a node that has all of a run the run's open keys, where its own don't reach as far.
-    fn lend_open(&mut self, id: NodeId, run: usize, pages: &[Option<PageId>], published: &mut Published) {
-        let reaches = |node: &Node| {
-            let is_open = |group: &usize| self.lifetimes[*group] == PageLifetime::Open;
-            let mut open = (0..self.lifetimes.len()).filter(is_open);
-            node.open_tokens >= run && open.all(|group| node.pages[group].is_some())
-        };
-        let Some(tokens) = self.open_tokens(pages, run) else { return };
-        if reaches(self.node(id)) {
+    fn lend_open(
+        &mut self,
+        id: NodeId,
+        run: usize,
+        page_of: &dyn Fn(usize) -> Option<PageId>,
+        published: &mut Published,
+    ) {
+        let is_open = |group: &usize| self.lifetimes[*group] == PageLifetime::Open;
+        let reaches = self.node(id).open_tokens >= run;
+        let has_all =
+            (0..self.lifetimes.len()).filter(is_open).all(|group| self.page_of(id, group).is_some());
+        let Some(tokens) = self.open_tokens(page_of, run) else { return };
+        if reaches && has_all {
             return;
         }
-        for (group, page) in pages.iter().enumerate() {
+        for group in 0..self.lifetimes.len() {
             if self.lifetimes[group] == PageLifetime::Open {
-                self.replace(id, group, *page, published);
+                self.replace(id, group, page_of(group), published);
             }
         }
         self.node_mut(id).open_tokens = tokens;
     }
 
     /// Tokens of a run whose keys are in the open pages among these; none where there are no such pages.
-    fn open_tokens(&self, pages: &[Option<PageId>], run: usize) -> Option<usize> {
-        let mut open =
-            pages.iter().enumerate().filter(|(group, _)| self.lifetimes[*group] == PageLifetime::Open);
-        open.any(|(_, page)| page.is_some()).then_some(run)
+    fn open_tokens(&self, page_of: &dyn Fn(usize) -> Option<PageId>, run: usize) -> Option<usize> {
+        let is_open = |group: &usize| self.lifetimes[*group] == PageLifetime::Open;
+        let mut open = (0..self.lifetimes.len()).filter(is_open);
+        open.any(|group| page_of(group).is_some()).then_some(run)
     }
 
     fn insert(
         &mut self,
         parent: NodeId,
         run: &[TokenId],
-        pages: Vec<Option<PageId>>,
+        page_of: &dyn Fn(usize) -> Option<PageId>,
         published: &mut Published,
     ) -> Option<NodeId> {
-        if !self.suffices(&pages) {
+        let is_full = self.count() >= self.nodes_max;
+        if !self.suffices(page_of) || is_full && !self.evict_leaf(parent, &mut published.dropped) {
             return None;
         }
-        published.shared.extend(pages.iter().enumerate().filter_map(|(group, page)| Some((group, (*page)?))));
-        let first = *run.first().expect("a run has a token");
-        let open_tokens = self.open_tokens(&pages, run.len()).unwrap_or(0);
-        let node = Node { parent: Some(parent), tokens: run.to_vec(), pages, open_tokens, ..Node::default() };
-        let id = self.add(node);
-        self.change(parent, |node| node.children.entry(first).or_default().push(id));
-        self.order.insert(id, &self.nodes[id.0 as usize]);
+        let open_tokens = self.open_tokens(page_of, run.len()).unwrap_or(0);
+        let id = self.add(Some(parent), run);
+        self.used.touch(id);
+        for group in 0..self.lifetimes.len() {
+            let page = page_of(group);
+            published.shared.extend(page.map(|page| (group, page)));
+            self.set_page(id, group, page);
+        }
+        let sibling = self.children.insert((parent, run[0]), id);
+        let node = self.node_mut(id);
+        (node.sibling, node.open_tokens) = (sibling, open_tokens);
+        self.node_mut(parent).children += 1;
         Some(id)
+    }
+
+    /// Marks the pages that a row behind exactly `tokens` reads of the groups of windows: others are likely to go on there.
+    pub(crate) fn anchor(&mut self, key: PrefixKey, tokens: &[TokenId]) {
+        let is_window = |lifetime: &&PageLifetime| matches!(lifetime, PageLifetime::Window(_));
+        let windows = self.lifetimes.iter().filter(is_window);
+        let Some(first) = windows.map(|window| first_page(*window, tokens.len())).min() else { return };
+        let Some((last, _)) = self.place_of(key, tokens) else { return };
+        let mut at = last;
+        for _ in first..tokens.len().div_ceil(PAGE_TOKENS) {
+            let node = self.node_mut(at);
+            node.is_anchor = true;
+            let Some(parent) = node.parent else { return };
+            at = parent;
+        }
     }
 
     /// Keeps a snapshot after exactly `tokens`, which were published. A second one of the same place is given back.
@@ -148,6 +193,7 @@ impl PrefixTree {
         }
         node.snapshots.push(snapshot);
         node.snapshots.sort_unstable_by_key(|snapshot| snapshot.offset);
+        self.snapshots += 1;
         Ok(())
     }
 
@@ -172,25 +218,31 @@ impl PrefixTree {
 
     /// Panics where an invariant of the tree doesn't hold.
     pub(crate) fn check(&self) {
-        for (place, node) in self.nodes.iter().enumerate() {
-            if node.is_root() {
-                continue;
-            }
-            assert!((1..=PAGE_TOKENS).contains(&node.tokens.len()), "a node holds up to a page of tokens");
-            assert!(
-                node.tokens.len() == PAGE_TOKENS || node.is_leaf(),
-                "a node with a part of a page has no children"
-            );
-            assert!(self.suffices(&node.pages), "a node has its page in every group of full lifetime");
-            assert!(node.snapshots.iter().all(|snapshot| snapshot.offset <= node.tokens.len()));
-            let parent = self.node(node.parent.expect("it is no root"));
-            let siblings = &parent.children[&node.tokens[0]];
-            let is_other = |id: &&NodeId| id.0 as usize != place;
-            for other in siblings.iter().filter(is_other) {
-                let other = &self.node(*other).tokens;
-                let shorter = other.len().min(node.tokens.len());
-                assert!(common(other, &node.tokens) < shorter, "no sibling's tokens begin with another's");
+        let mut parents = vec![0; self.nodes.len()];
+        // From the least recently used one on, so a parent comes after all of its children.
+        for id in self.used.iter() {
+            let node = self.node(id);
+            assert!((1..=PAGE_TOKENS).contains(&node.length), "a node holds up to a page of tokens");
+            assert!(node.length == PAGE_TOKENS || node.is_leaf(), "a node with a part of a page has no children");
+            assert!(self.suffices(&|group| self.page_of(id, group)), "a node has its page of full lifetime");
+            assert!(node.snapshots.iter().all(|snapshot| snapshot.offset <= node.length));
+            assert_eq!(parents[id.0 as usize], node.children, "no node was used later than its parent");
+            let parent = node.parent.expect("it is no root");
+            parents[parent.0 as usize] += 1;
+            let others = self.children_with(parent, node.tokens[0]).filter(|other| *other != id);
+            for other in others.map(|other| self.node(other)) {
+                let shorter = other.length.min(node.length);
+                assert!(
+                    common(other.tokens(), node.tokens()) < shorter,
+                    "no sibling's tokens begin with another's"
+                );
             }
         }
+        assert_eq!(self.used.iter().count(), self.count(), "each node is listed");
+        assert!(self.count() <= self.nodes_max, "there are as many nodes as there may be");
+        let roots = self.roots.values().all(|root| self.node(*root).children > 0);
+        assert!(roots && self.roots.values().all(|root| parents[root.0 as usize] == self.node(*root).children));
+        let snapshots: usize = self.nodes.iter().map(|node| node.snapshots.len()).sum();
+        assert_eq!(snapshots, self.snapshots, "each snapshot is counted");
     }
 }

@@ -1,6 +1,6 @@
 //! The tree against a list of everything that was published.
 
-use super::publish::PagesAt;
+use super::publish::PageAt;
 use super::*;
 use gannet_ops::PAGE_TOKENS;
 
@@ -18,20 +18,29 @@ fn run(first: u32, count: usize) -> Vec<TokenId> {
     (0..count as u32).map(|n| TokenId(first * 1000 + n)).collect()
 }
 
-fn pages(numbers: &[u32]) -> impl Fn(usize) -> Vec<Option<PageId>> + '_ {
-    |place| vec![numbers.get(place).map(|page| PageId(*page))]
-}
-
 fn full_tree() -> PrefixTree {
-    PrefixTree::new(vec![PageLifetime::Full])
+    PrefixTree::new([(PageLifetime::Full, 8)])
 }
 
 fn publish(tree: &mut PrefixTree, tokens: &[TokenId], numbers: &[u32]) -> Vec<u32> {
-    let pages = pages(numbers);
-    let at: PagesAt<'_> = &pages;
-    let published = tree.publish(KEY, tokens, at);
-    tree.check();
+    let published = published(tree, tokens, numbers);
     published.shared.iter().map(|(_, page)| page.0).collect()
+}
+
+fn published(tree: &mut PrefixTree, tokens: &[TokenId], numbers: &[u32]) -> Published {
+    let at: PageAt<'_> = &|place, _| numbers.get(place).map(|page| PageId(*page));
+    let mut published = Published::default();
+    tree.publish(KEY, tokens, at, &mut published);
+    tree.check();
+    published
+}
+
+/// The pages that the tree gives up for one that is free without it.
+fn evicted(tree: &mut PrefixTree, group: usize, held: u32) -> Option<Vec<u32>> {
+    let mut dropped = Dropped::default();
+    let found = tree.evict_page(group, |page| page.0 != held, &mut dropped);
+    tree.check();
+    found.then(|| dropped.pages.iter().map(|(_, page)| page.0).collect())
 }
 
 fn resume_at(tree: &mut PrefixTree, tokens: &[TokenId]) -> (usize, usize) {
@@ -67,8 +76,7 @@ fn a_page_that_fills_takes_the_place_of_its_beginning() {
     assert_eq!(publish(&mut tree, &known, &[3]), [0; 0], "the page is the same");
     let mut other = full_tree();
     publish(&mut other, &known[..10], &[3]);
-    let second = pages(&[4]);
-    let published = other.publish(KEY, &known, &second);
+    let published = published(&mut other, &known, &[4]);
     assert_eq!((published.shared, published.dropped.pages), (vec![(0, PageId(4))], vec![(0, PageId(3))]));
     assert_eq!(resume_at(&mut other, &[&known[..], &run(2, 2)].concat()), (64, 64));
 }
@@ -99,29 +107,63 @@ fn the_leaf_that_was_used_longest_ago_goes_first_and_only_where_it_frees_a_page(
     publish(&mut tree, &[&trunk[..], &run(2, 64)].concat(), &[0, 1]);
     publish(&mut tree, &[&trunk[..], &run(3, 64)].concat(), &[0, 2]);
     tree.walk(KEY, &[&trunk[..], &run(2, 64)].concat());
-    let evicted = |tree: &mut PrefixTree, held: u32| {
-        let dropped = tree.evict_page(0, |page| page.0 != held)?;
+    assert_eq!(evicted(&mut tree, 0, 2), Some(vec![1]), "page 2 is held by others");
+    assert_eq!(evicted(&mut tree, 0, 99), Some(vec![2]));
+    assert_eq!(evicted(&mut tree, 0, 99), Some(vec![0]));
+    assert_eq!(evicted(&mut tree, 0, 99), None);
+    assert_eq!(tree.roots.len(), 0, "a key without nodes is forgotten");
+}
+
+fn windowed_tree() -> PrefixTree {
+    PrefixTree::new([(PageLifetime::Full, 8), (PageLifetime::Window(64), 8)])
+}
+
+/// With pages from 0 on, and from 10 on in the window's group.
+fn publish_windowed(tree: &mut PrefixTree, tokens: &[TokenId]) {
+    let at = |place: usize, group: usize| Some(PageId(10 * group as u32 + place as u32));
+    tree.publish(KEY, tokens, &at, &mut Published::default());
+    tree.check();
+}
+
+#[test]
+fn the_windows_of_likely_branches_go_last() {
+    let mut tree = windowed_tree();
+    let known = run(1, 320);
+    publish_windowed(&mut tree, &known);
+    // A row at 130 reads indices from 67 on: pages 1 and 2.
+    tree.anchor(KEY, &known[..130]);
+    let order: Vec<_> = std::iter::from_fn(|| evicted(&mut tree, 1, 99)).flatten().collect();
+    assert_eq!(order, [10, 13, 14, 11, 12]);
+}
+
+#[test]
+fn where_no_group_keeps_whole_sequences_the_number_of_nodes_has_a_limit() {
+    let mut tree = PrefixTree::new([(PageLifetime::Window(64), 2)]);
+    let mut held = Vec::new();
+    for first in 0..200 {
+        // Each sequence outgrows its window, so that most of its nodes have no page left.
+        let known = run(first, 640);
+        let at = |place: usize, _: usize| (place >= 9).then_some(PageId(first));
+        let mut published = Published::default();
+        tree.publish(KEY, &known, &at, &mut published);
+        held.extend(published.shared);
+        held.retain(|page| !published.dropped.pages.contains(page));
         tree.check();
-        Some(dropped.pages.iter().map(|(_, page)| page.0).collect::<Vec<_>>())
-    };
-    assert_eq!(evicted(&mut tree, 2), Some(vec![1]), "page 2 is held by others");
-    assert_eq!(evicted(&mut tree, 99), Some(vec![2]));
-    assert_eq!(evicted(&mut tree, 99), Some(vec![0]));
-    assert_eq!(evicted(&mut tree, 99), None);
+        assert_eq!(tree.walk(KEY, &known).common, 640, "the newest is there");
+        assert_eq!(tree.pages(0).count(), held.len());
+    }
+    assert_eq!(tree.count(), 2 * NODES_PER_WINDOW_PAGE);
 }
 
 #[test]
 fn a_window_needs_its_last_pages_alone() {
-    let mut tree = PrefixTree::new(vec![PageLifetime::Full, PageLifetime::Window(64)]);
+    let mut tree = windowed_tree();
     let known = run(1, 256);
-    let at = |place: usize| vec![Some(PageId(place as u32)), Some(PageId(10 + place as u32))];
-    tree.publish(KEY, &known, &at);
-    tree.check();
+    publish_windowed(&mut tree, &known);
     let longer = [&known[..], &run(2, 5)].concat();
     // Inner pages go first, and a hit at the end needs the last two at most.
     for expected in [10, 11] {
-        let dropped = tree.evict_page(1, |_| true).expect("the window's group has pages");
-        assert_eq!(dropped.pages, [(1, PageId(expected))]);
+        assert_eq!(evicted(&mut tree, 1, 99), Some(vec![expected]));
     }
     let walk = tree.walk(KEY, &longer);
     assert_eq!(tree.resume(&walk, 260, false).tokens, 256);

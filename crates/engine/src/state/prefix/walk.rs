@@ -31,7 +31,7 @@ impl PrefixTree {
     /// Follows `tokens` from the root as far as they are known, and marks what it passes as used.
     pub(crate) fn walk(&mut self, key: PrefixKey, tokens: &[TokenId]) -> Walk {
         let mut walk = Walk::default();
-        let mut at = self.root(key);
+        let Some(mut at) = self.roots.get(&key).copied() else { return walk };
         while let Some((child, matched)) = self.best_child(at, &tokens[walk.common..]) {
             walk.nodes.push(child);
             walk.common += matched;
@@ -40,17 +40,14 @@ impl PrefixTree {
             }
             at = child;
         }
-        for node in walk.nodes.clone() {
-            self.touch(node);
-        }
+        self.touch(&walk.nodes);
         walk
     }
 
     /// The child that has the most first tokens in common, at least one.
     pub(super) fn best_child(&self, at: NodeId, tokens: &[TokenId]) -> Option<(NodeId, usize)> {
-        let candidates = self.node(at).children.get(tokens.first()?)?;
-        let matched = |child: &NodeId| (*child, common(&self.node(*child).tokens, tokens));
-        candidates.iter().map(matched).max_by_key(|(_, matched)| *matched)
+        let matched = |child: NodeId| (child, common(self.node(child).tokens(), tokens));
+        self.children_with(at, *tokens.first()?).map(matched).max_by_key(|(_, matched)| *matched)
     }
 
     /// The latest place, at most `at_most`, where every layer can resume.
@@ -88,9 +85,9 @@ impl PrefixTree {
             let first = first_page(self.lifetimes[group], tokens);
             let needed = &walk.nodes[first..tokens.div_ceil(PAGE_TOKENS)];
             let is_open = self.lifetimes[group] == PageLifetime::Open;
-            needed.iter().map(|node| self.node(*node)).all(|node| {
-                let holds = !is_open || node.open_tokens >= tokens % PAGE_TOKENS;
-                holds && node.pages[group].is_some()
+            needed.iter().all(|id| {
+                let holds = !is_open || self.node(*id).open_tokens >= tokens % PAGE_TOKENS;
+                holds && self.page_of(*id, group).is_some()
             })
         })
     }
@@ -99,7 +96,7 @@ impl PrefixTree {
     /// the others. The last one is to be copied unless `tokens` is a page's end.
     pub(crate) fn pages_for(&self, walk: &Walk, group: usize, tokens: usize) -> (usize, Vec<PageId>) {
         let first = first_page(self.lifetimes[group], tokens);
-        let page = |node: &NodeId| self.node(*node).pages[group].expect("`resume` found the page");
+        let page = |node: &NodeId| self.page_of(*node, group).expect("`resume` found the page");
         (first, walk.nodes[first..tokens.div_ceil(PAGE_TOKENS)].iter().map(page).collect())
     }
 
