@@ -23,6 +23,8 @@ impl Assembler {
         rows.clear();
         outputs.clear();
         pages.clear();
+        // Sequences that go on take no more memory, whatever pages they begin.
+        pages.reserve(running.iter().map(|running| running.state.room()).sum());
         handed.clear();
         embeddings.clear();
         draws.rows.clear();

@@ -139,14 +139,6 @@ pub struct EngineStats {
     pub last_progress: Option<Instant>,
 }
 
-impl EngineStats {
-    /// Whether requests are there and none has made progress for so long.
-    pub fn is_stuck(&self, limit: Duration) -> bool {
-        let is_busy = self.running + self.waiting > 0;
-        is_busy && self.last_progress.is_some_and(|last| last.elapsed() > limit)
-    }
-}
-
 /// A waiting request's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuePlace {

@@ -9,8 +9,8 @@ use crossbeam_channel::unbounded;
 use gannet_backend_cpu::{CpuBackend, CpuOptions};
 use gannet_engine::{EngineHandle, EngineOptions, Event, Request, Usage};
 use gannet_loader::{LoadOptions, Running, load, open, start};
-use gannet_ops::TokenId;
-use gannet_text::chat::{Message, Part, RenderOptions};
+use gannet_ops::{PAGE_TOKENS, TokenId};
+use gannet_text::chat::{ChatTemplate, Message, Part, RenderOptions};
 use gannet_text::text::Text;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,8 +34,18 @@ fn text() -> Text {
 }
 
 fn engine(model: &Path) -> EngineHandle {
+    engine_with_context(model, 512)
+}
+
+/// With any context, where a toy model has a shorter one.
+fn engine_with_context(model: &Path, context: usize) -> EngineHandle {
     let backend = CpuBackend::new(CpuOptions::default()).expect("the CPU is supported");
-    let options = LoadOptions { context: Some(512), sequences: Some(2), ..LoadOptions::default() };
+    let options = LoadOptions {
+        context: Some(context),
+        force_context: true,
+        sequences: Some(2),
+        ..LoadOptions::default()
+    };
     let loaded = load(model, &backend, &options, &|_| ()).expect("the model loads");
     let options = EngineOptions { sequences: 2, ..EngineOptions::default() };
     let Running { handle, .. } = start(loaded.runner, options).expect("a thread can be had");
@@ -50,8 +60,12 @@ struct Prompt {
 }
 
 fn prompt(text: &Text, messages: &[Message]) -> Prompt {
-    let options = RenderOptions { boundaries: true, ..RenderOptions::default() };
     let template = text.require_template(&[]).expect("the model has a template");
+    prompt_of(text, template, messages)
+}
+
+fn prompt_of(text: &Text, template: &ChatTemplate, messages: &[Message]) -> Prompt {
+    let options = RenderOptions { boundaries: true, ..RenderOptions::default() };
     let rendered = template.render(messages, &[], &options).expect("the template renders");
     let encoded = text.tokenizer.encode_chat_with_boundaries(&rendered).expect("any chat can be encoded");
     let boundaries = encoded.boundaries.iter().map(|boundary| (boundary.part, boundary.tokens)).collect();
@@ -150,4 +164,52 @@ fn recurrent_state_is_found_where_the_parts_of_a_chat_end() {
     check(&chat(first, answered, "How heavy is it?"), Part::Message(2));
     check(&chat(first, "A falcon, at 300 km/h.", second), Part::Message(1));
     check(&chat("Name a large owl.", answered, second), Part::Preamble);
+}
+
+/// Qwen3's published template: what an assistant thought is there until the user asks again, and is then left out.
+fn forgetful_template(text: &Text) -> ChatTemplate {
+    let path = root().join("models/tokenizers/qwen3/tokenizer_config.json");
+    let config = std::fs::read(&path).unwrap_or_else(|error| {
+        panic!("`{}`: {error}: run `cargo xtask models` first", path.display());
+    });
+    let config: serde_json::Value = serde_json::from_slice(&config).expect("the file is JSON");
+    let source = config["chat_template"].as_str().expect("it has a template");
+    ChatTemplate::new(source, &text.tokenizer).expect("the template is one")
+}
+
+#[test]
+fn ten_turns_whose_reasoning_is_dropped_recompute_a_page_at_most() {
+    let text = text();
+    let template = forgetful_template(&text);
+    let handle = engine_with_context(&root().join("goldens/qwen3_5"), 4096);
+    let mut messages = vec![system()];
+    let mut known: Vec<Vec<u32>> = Vec::new();
+    let mut dropped = 0;
+    let mut ask = |messages: &[Message]| {
+        let Prompt { ids, boundaries } = prompt_of(&text, &template, messages);
+        let ids = folded(&ids);
+        let places: Vec<usize> = boundaries.iter().map(|(_, tokens)| *tokens).collect();
+        let (said, usage) = answer(&handle, &ids, &places);
+        let unchanged = known.iter().map(|other| common(other, &ids)).max().unwrap_or(0);
+        let (reused, changed) = (usage.reused_tokens as usize, ids.len() - unchanged);
+        assert!(
+            ids.len() - reused <= changed + PAGE_TOKENS,
+            "{} tokens, {unchanged} as before, {reused} reused",
+            ids.len()
+        );
+        dropped += usize::from(known.last().is_some_and(|last| unchanged + PAGE_TOKENS < last.len()));
+        known.push([&ids, &said[..said.len() - 1]].concat());
+    };
+    for turn in 0..10 {
+        messages.push(user(&format!("Question {turn}: how many fish does a gannet eat in {turn} days?")));
+        ask(&messages);
+        // It thinks, looks something up, and answers when it has the result.
+        let thoughts = "The bird eats a few fish a day. ".repeat(6 + turn);
+        messages
+            .push(said(&format!("<think>\n{thoughts}\n</think>\n\nI look up the number for day {turn}.")));
+        messages.push(Message::new("tool", &format!("{{\"fish\": {}}}", 5 * turn)));
+        ask(&messages);
+        messages.push(said(&format!("It eats {} fish.", 5 * turn)));
+    }
+    assert!(dropped >= 9, "each question drops what was thought before: {dropped}");
 }

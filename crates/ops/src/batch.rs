@@ -10,7 +10,8 @@ use std::ops::Range;
 
 /// The rows of one step.
 ///
-/// `clone_from` takes no memory where the one that is overwritten was as large.
+/// `clone_from` takes no memory where the one that is overwritten was as large, and as much for pages as the other has: its
+/// sequences may begin some.
 #[derive(Debug, Default, PartialEq)]
 pub struct Batch {
     /// One a token, sequence after sequence, ascending by index within one.
@@ -39,7 +40,9 @@ impl Clone for Batch {
         self.rows.clone_from(rows);
         self.sequences.clone_from(sequences);
         self.outputs.clone_from(outputs);
-        self.pages.clone_from(pages);
+        self.pages.clear();
+        self.pages.reserve(pages.capacity());
+        self.pages.extend_from_slice(pages);
         self.handed.clone_from(handed);
         self.embeddings.clone_from(embeddings);
     }

@@ -247,14 +247,40 @@ impl Served {
     /// Looks whether the engine has made steps since the last look; true if it is busy and made none for so long.
     pub(crate) fn is_stuck(&self, limit: Duration) -> bool {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        let steps = self.handle.stats().steps;
-        if steps != watched.steps || self.admission.live() == 0 {
-            *watched = Watched { steps, since: Instant::now() };
+        let (steps, is_busy) = (self.handle.stats().steps, self.admission.live() > 0);
+        watched.stands_for(steps, is_busy, Instant::now()) > limit
+    }
+}
+
+impl Watched {
+    /// How long an engine with something to do has made no step.
+    fn stands_for(&mut self, steps: u64, is_busy: bool, now: Instant) -> Duration {
+        if steps != self.steps || !is_busy {
+            *self = Watched { steps, since: now };
         }
-        watched.since.elapsed() > limit
+        now - self.since
     }
 }
 
 fn lock(slot: &Mutex<Option<Loaded>>) -> MutexGuard<'_, Option<Loaded>> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_stands_still_from_its_last_step_on_and_only_while_it_has_something_to_do() {
+        let start = Instant::now();
+        let mut watched = Watched { steps: 0, since: start };
+        let mut look = |seconds: u64, steps: u64, is_busy: bool| {
+            watched.stands_for(steps, is_busy, start + Duration::from_secs(seconds)).as_secs()
+        };
+        assert_eq!(look(100, 0, false), 0, "it is idle, however long");
+        assert_eq!(look(103, 0, true), 3, "its first step has not come");
+        assert_eq!(look(110, 4, true), 0);
+        assert_eq!(look(130, 4, true), 20);
+        assert_eq!(look(131, 4, false), 0);
+    }
 }

@@ -20,12 +20,12 @@ pub(crate) struct Window<'a> {
 }
 
 /// x `[tokens, channels]`, weight `[kernel, channels]`, the window of each row's sequence -> out as x.
-pub(crate) fn causal_conv(
+pub(crate) fn causal_conv<'a>(
     crew: &mut Crew<'_>,
     x: &[f32],
     weight: &[f32],
     channels: usize,
-    (windows, sequence_of): (&[Window<'_>], &[u32]),
+    window_of: &(dyn Fn(usize) -> Window<'a> + Sync),
     out: &mut [f32],
 ) {
     let isa = crew.isa;
@@ -33,7 +33,7 @@ pub(crate) fn causal_conv(
     crew.light_rows(out, channels, |first, out| {
         for (row, out) in out.chunks_exact_mut(channels).enumerate() {
             let row = first + row;
-            let window = &windows[sequence_of[row] as usize];
+            let window = window_of(row);
             let input = |back: usize| match (row - window.rows.start).checked_sub(back) {
                 Some(place) => &x[(window.rows.start + place) * channels..][..channels],
                 None => &window.before[(past + row - window.rows.start - back) * channels..][..channels],

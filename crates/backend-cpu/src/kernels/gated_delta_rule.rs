@@ -142,7 +142,7 @@ impl Kernel for Step<'_> {
     }
 }
 
-/// Some columns of any number.
+/// Columns of any number, a few at a time.
 #[inline(always)]
 fn advance(
     [k, q]: [&[f32]; 2],
@@ -152,21 +152,26 @@ fn advance(
     out: &mut [f32],
 ) {
     let width = v.len();
-    let mut correction = vec![0.0; width];
-    for (state, k) in state.chunks_exact_mut(width).zip(k) {
-        for (state, known) in state.iter_mut().zip(&mut *correction) {
-            *state *= decay;
-            *known = state.mul_add(*k, *known);
+    for (number, (v, out)) in v.chunks(COLUMNS).zip(out.chunks_mut(COLUMNS)).enumerate() {
+        let columns = number * COLUMNS..number * COLUMNS + v.len();
+        let mut correction = [0.0f32; COLUMNS];
+        let correction = &mut correction[..v.len()];
+        for (state, k) in state.chunks_exact_mut(width).zip(k) {
+            for (state, known) in state[columns.clone()].iter_mut().zip(&mut *correction) {
+                *state *= decay;
+                *known = state.mul_add(*k, *known);
+            }
         }
-    }
-    for (correction, v) in correction.iter_mut().zip(v) {
-        *correction = strength * (v - *correction);
-    }
-    out.fill(0.0);
-    for (state, (k, q)) in state.chunks_exact_mut(width).zip(k.iter().zip(q)) {
-        for (state, (correction, out)) in state.iter_mut().zip(correction.iter().zip(&mut *out)) {
-            *state = k.mul_add(*correction, *state);
-            *out = state.mul_add(*q, *out);
+        for (correction, v) in correction.iter_mut().zip(v) {
+            *correction = strength * (v - *correction);
+        }
+        out.fill(0.0);
+        for (state, (k, q)) in state.chunks_exact_mut(width).zip(k.iter().zip(q)) {
+            let state = state[columns.clone()].iter_mut();
+            for (state, (correction, out)) in state.zip(correction.iter().zip(&mut *out)) {
+                *state = k.mul_add(*correction, *state);
+                *out = state.mul_add(*q, *out);
+            }
         }
     }
 }

@@ -4,20 +4,29 @@ use gannet_ops::Router;
 use gannet_ops::math::exp;
 use gannet_ops::numerics::{LANES, fold};
 
+/// Memory that later tokens use again.
+#[derive(Default)]
+pub(crate) struct Routing {
+    /// How likely each expert is.
+    likely: Vec<f32>,
+    /// The experts, the most likely one first.
+    order: Vec<u32>,
+}
+
 /// logits `[tokens, experts]` -> ids and weights `[tokens * top_k]`. A token's experts are few, so the
 /// caller's thread does all.
 pub(crate) fn route_experts(
-    router: &Router,
+    (router, space): (&Router, &mut Routing),
     logits: &[f32],
     ids: &mut Vec<Option<u32>>,
     weights: &mut [f32],
 ) {
     let top_k = router.top_k as usize;
-    let mut likely = vec![0.0; router.experts];
-    let mut order: Vec<u32> = Vec::new();
+    let Routing { likely, order } = space;
+    likely.resize(router.experts, 0.0);
     ids.clear();
     for (logits, weights) in logits.chunks_exact(router.experts).zip(weights.chunks_exact_mut(top_k)) {
-        softmax(logits, &mut likely);
+        softmax(logits, likely);
         order.clear();
         order.extend(0..router.experts as u32);
         let by_likelihood =
@@ -25,7 +34,7 @@ pub(crate) fn route_experts(
         order.sort_unstable_by(by_likelihood);
         order.truncate(top_k);
         order.sort_unstable();
-        for (weight, expert) in weights.iter_mut().zip(&order) {
+        for (weight, expert) in weights.iter_mut().zip(&*order) {
             *weight = likely[*expert as usize];
         }
         if router.renormalise {

@@ -58,21 +58,21 @@ impl Run<'_, '_> {
 
     pub(super) fn expert_linear(&mut self, op: &ExpertLinear, node: &Node) -> Result<(), DeviceError> {
         let bias = op.bias.map(|id| vector(self.weights, id));
-        match &matrix(self.weights, op.weight).layout {
+        let mut sorted = std::mem::take(&mut self.values.sorted);
+        let made = match &matrix(self.weights, op.weight).layout {
             Layout::Rows(rows) => self.make(node, |crew, inputs, out| {
-                expert_linear(crew, inputs.x(0), inputs.ids(1), (rows, bias), out);
+                expert_linear(crew, (inputs.x(0), &mut sorted), inputs.ids(1), (rows, bias), out);
             }),
             Layout::Panels(panels) => {
                 self.values.encode(self.crew, node.inputs[0]);
-                let mut sorted = std::mem::take(&mut self.values.sorted);
-                let made = self.make(node, |crew, inputs: &Inputs<'_>, out| {
+                self.make(node, |crew, inputs: &Inputs<'_>, out| {
                     let rows = (inputs.codes(0), &mut sorted);
                     expert_linear_codes(crew, rows, inputs.ids(1), (panels, bias), out);
-                });
-                self.values.sorted = sorted;
-                made
+                })
             }
-        }
+        };
+        self.values.sorted = sorted;
+        made
     }
 }
 

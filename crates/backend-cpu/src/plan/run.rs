@@ -354,14 +354,16 @@ impl<'a, 'b> Run<'a, 'b> {
         let rows = self.rows_of(weights, node);
         let mut buffer = self.values.take(weights, rows)?;
         let mut chosen = std::mem::take(self.values.ids_mut(ids));
+        let mut space = std::mem::take(&mut self.values.routing);
         let logits = self.values.numbers(node.inputs[0]);
         kernels::route_experts::route_experts(
-            router,
+            (router, &mut space),
             logits,
             &mut chosen,
             &mut buffer.as_mut_slice()[..rows],
         );
         *self.values.ids_mut(ids) = chosen;
+        self.values.routing = space;
         self.values.put(weights, buffer);
         Ok(())
     }

@@ -72,28 +72,28 @@ impl Run<'_, '_> {
         node: &Node,
     ) -> Result<(), DeviceError> {
         let (batch, entry) = (self.batch, state.0 as usize);
-        let slots = self.state.slots_mut(entry);
-        let channels = slots.layout().conv.channels;
-        let window = |part: &SequenceRows| {
-            let rows = part.rows.start as usize..part.rows.end as usize;
-            Ok(Window { rows, before: slots.window(recurrent(part).read)? })
-        };
-        let windows: Vec<Window<'_>> =
-            batch.sequences.iter().map(window).collect::<Result<_, DeviceError>>()?;
+        let channels = self.state.slots(entry).layout().conv.channels;
+        for part in &batch.sequences {
+            self.state.slots(entry).window(recurrent(part).read)?;
+        }
         let mut out = self.values.take(node.outputs[0], batch.rows.len())?;
         let x = self.values.numbers(node.inputs[0]);
-        let sequences = (&windows[..], &self.sequence_of[..]);
-        causal_conv(self.crew, x, weight, channels, sequences, &mut out.as_mut_slice()[..x.len()]);
-        let inputs = |window: &Window<'_>| {
-            let rows = window.rows.start * channels..window.rows.end * channels;
-            [window.before, &x[rows]].concat()
+        let (slots, sequence_of) = (self.state.slots(entry), &self.sequence_of);
+        let window_of = |row: usize| {
+            let part = &batch.sequences[sequence_of[row] as usize];
+            let before = slots.window(recurrent(part).read).expect("each sequence's bank was looked up");
+            Window { rows: part.rows.start as usize..part.rows.end as usize, before }
         };
-        let inputs: Vec<Vec<f32>> = windows.iter().map(inputs).collect();
-        for (sequence, (part, inputs)) in batch.sequences.iter().zip(inputs).enumerate() {
+        causal_conv(self.crew, x, weight, channels, &window_of, &mut out.as_mut_slice()[..x.len()]);
+        for (sequence, part) in batch.sequences.iter().enumerate() {
+            let rows = &x[part.rows.start as usize * channels..part.rows.end as usize * channels];
             let RecurrentUse { read, write } = recurrent(part);
             match write {
-                RecurrentWrite::Bank(bank) => self.state.slots_mut(entry).write_window(bank, &inputs)?,
+                RecurrentWrite::Bank(write) => {
+                    self.state.slots_mut(entry).write_window(read, write, rows)?;
+                }
                 RecurrentWrite::Candidates(write) => {
+                    let inputs = [self.state.slots(entry).window(read)?, rows].concat();
                     let inputs = DraftInputs::Window(inputs);
                     self.kept.drafts.push(Draft { entry, sequence, read, write, inputs });
                 }

@@ -2,7 +2,9 @@
 
 use super::memory::MemoryPlan;
 use crate::kernels::Crew;
+use crate::kernels::expert_linear::ByExpert;
 use crate::kernels::product::activations::{Activations, Terms};
+use crate::kernels::route_experts::Routing;
 use crate::memory::Buffer;
 use gannet_ops::step::StepValues;
 use gannet_ops::{Batch, BatchLimits, DeviceError, Element, Node, Op, Program, Rows, Value, ValueId};
@@ -21,7 +23,9 @@ pub(super) struct Values {
     /// The value that was made codes last, with them: products that read one value follow each other.
     codes: (Option<ValueId>, Activations),
     /// Memory for rows in the order of their experts.
-    pub(super) sorted: Activations,
+    pub(super) sorted: ByExpert,
+    /// Memory for the choice of experts.
+    pub(super) routing: Routing,
 }
 
 impl Values {
@@ -36,7 +40,8 @@ impl Values {
             rows: vec![0; program.values.len()],
             terms: terms(program),
             codes: (None, Activations::default()),
-            sorted: Activations::default(),
+            sorted: ByExpert::default(),
+            routing: Routing::default(),
         })
     }
 

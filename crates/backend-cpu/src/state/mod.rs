@@ -84,6 +84,11 @@ impl CpuState {
     }
 
     /// The recurrent state of an entry.
+    pub(crate) fn slots(&self, entry: usize) -> &Slots {
+        self.slots[entry].as_ref().expect("the verifier saw a recurrent entry here")
+    }
+
+    /// The same, to be written.
     pub(crate) fn slots_mut(&mut self, entry: usize) -> &mut Slots {
         self.slots[entry].as_mut().expect("the verifier saw a recurrent entry here")
     }

@@ -66,11 +66,25 @@ impl Slots {
         Ok(&self.units.as_slice()[start..start + self.zeros.len()])
     }
 
-    /// Makes the window of a bank the last inputs of `[kernel - 1 + rows, channels]`.
-    pub(crate) fn write_window(&mut self, bank: RecurrentBank, inputs: &[f32]) -> Result<(), DeviceError> {
-        let start = self.unit(bank)? * self.unit_elements();
-        let window = self.zeros.len();
-        self.units.as_mut_slice()[start..start + window].copy_from_slice(&inputs[inputs.len() - window..]);
+    /// Makes the window of a bank the last of the inputs before a sequence's rows, which are those of another bank, and of
+    /// its rows `[rows, channels]`.
+    pub(crate) fn write_window(
+        &mut self,
+        read: Option<RecurrentBank>,
+        write: RecurrentBank,
+        rows: &[f32],
+    ) -> Result<(), DeviceError> {
+        let (window, elements) = (self.zeros.len(), self.unit_elements());
+        let from = read.map(|bank| self.unit(bank)).transpose()?.map(|unit| unit * elements);
+        let to = self.unit(write)? * elements;
+        let new = rows.len().min(window);
+        let kept = window - new;
+        let units: &mut [f32] = self.units.as_mut_slice();
+        match from {
+            Some(from) => units.copy_within(from + new..from + window, to),
+            None => units[to..to + kept].fill(0.0),
+        }
+        units[to + kept..to + window].copy_from_slice(&rows[rows.len() - new..]);
         Ok(())
     }
 
@@ -116,7 +130,7 @@ impl Slots {
         match &draft.inputs {
             DraftInputs::Window(inputs) => {
                 let end = rows * self.layout.conv.channels + self.zeros.len();
-                self.write_window(draft.write, &inputs[..end])
+                self.write_window(draft.read, draft.write, &inputs[..end])
             }
             DraftInputs::Delta { rule, k, v, g, b } => {
                 let sizes = self.layout.state;

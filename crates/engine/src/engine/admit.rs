@@ -65,6 +65,7 @@ impl Engine {
         let mut sequence = self.queue.take(place);
         self.free_slots.pop();
         sequence.tokens.reserve_exact(more);
+        state.make_room(sequence.tokens.len() + more);
         sequence.clock.starts_running();
         (sequence.scheduled, sequence.computed) = (hit.reused, hit.reused);
         sequence.checkpoints = if self.state.is_recurrent() && !is_whole {

@@ -482,6 +482,20 @@ impl StateManager {
 }
 
 impl SequenceState {
+    /// Takes the memory that a sequence of so many tokens needs for the numbers of its pages.
+    pub(crate) fn make_room(&mut self, tokens: usize) {
+        // A step may begin a page before the pages behind it are given back.
+        let pages = tokens.div_ceil(PAGE_TOKENS) + 1;
+        for GroupPages { pages: held, .. } in &mut self.groups {
+            held.reserve_exact(pages.saturating_sub(held.len()));
+        }
+    }
+
+    /// Numbers of pages that there is memory for.
+    pub(crate) fn room(&self) -> usize {
+        self.groups.iter().map(|group| group.pages.capacity()).sum()
+    }
+
     /// Appends the sequence's pages to a batch's list, and a table a group to its tables.
     pub(crate) fn tables(&self, pages: &mut Vec<PageId>, tables: &mut Vec<PageTable>) {
         let mut table = |group: &GroupPages| {

@@ -3,6 +3,7 @@
 mod constrained;
 mod contained;
 mod drafts;
+mod faults;
 mod random;
 mod rule;
 mod scenarios;

@@ -116,7 +116,8 @@ impl PrefixTree {
 
     fn remove_branch(&mut self, top: NodeId, dropped: &mut Dropped) {
         // No node was used later than its parent, so children go before their parents.
-        let is_below = |id: &NodeId| std::iter::successors(Some(*id), |id| self.node(*id).parent).any(|id| id == top);
+        let is_below =
+            |id: &NodeId| std::iter::successors(Some(*id), |id| self.node(*id).parent).any(|id| id == top);
         let below: Vec<NodeId> = self.used.iter().filter(is_below).collect();
         for id in below {
             let parent = self.remove(id, dropped);

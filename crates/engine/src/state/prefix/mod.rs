@@ -63,6 +63,8 @@ pub(crate) struct PrefixTree {
     holding: Vec<Recency>,
     /// Memory for the nodes that a sequence passes.
     path: Vec<NodeId>,
+    /// Memory of checks.
+    counted: Vec<usize>,
     nodes_max: usize,
     snapshots: usize,
     /// Ascends with each use of a snapshot.
@@ -123,6 +125,7 @@ impl PrefixTree {
             used: Recency::with_room(room),
             holding: lifetimes.iter().map(|_| Recency::with_room(room)).collect(),
             path: Vec::with_capacity(nodes_max),
+            counted: Vec::new(),
             nodes_max,
             snapshots: 0,
             now: 0,

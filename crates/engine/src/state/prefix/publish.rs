@@ -53,6 +53,7 @@ impl PrefixTree {
         match self.best_child(parent, run) {
             Some((child, matched)) if matched == run.len() => {
                 self.lend_open(child, run.len(), page_of, published);
+                self.lend_windows(child, run.len(), page_of, published);
                 Some(child)
             }
             Some((child, matched)) if matched == self.node(child).length => {
@@ -127,6 +128,25 @@ impl PrefixTree {
             }
         }
         self.node_mut(id).open_tokens = tokens;
+    }
+
+    /// Gives a node that has no more than a run the run's pages of windows that it has lost.
+    fn lend_windows(
+        &mut self,
+        id: NodeId,
+        run: usize,
+        page_of: &dyn Fn(usize) -> Option<PageId>,
+        published: &mut Published,
+    ) {
+        if self.node(id).length > run {
+            return;
+        }
+        for group in 0..self.lifetimes.len() {
+            let is_window = matches!(self.lifetimes[group], PageLifetime::Window(_));
+            if is_window && self.page_of(id, group).is_none() {
+                self.replace(id, group, page_of(group), published);
+            }
+        }
     }
 
     /// Tokens of a run whose keys are in the open pages among these; none where there are no such pages.
@@ -217,18 +237,23 @@ impl PrefixTree {
     }
 
     /// Panics where an invariant of the tree doesn't hold.
-    pub(crate) fn check(&self) {
-        let mut parents = vec![0; self.nodes.len()];
+    pub(crate) fn check(&mut self) {
+        let mut children = std::mem::take(&mut self.counted);
+        children.clear();
+        children.resize(self.nodes.len(), 0);
         // From the least recently used one on, so a parent comes after all of its children.
         for id in self.used.iter() {
             let node = self.node(id);
             assert!((1..=PAGE_TOKENS).contains(&node.length), "a node holds up to a page of tokens");
-            assert!(node.length == PAGE_TOKENS || node.is_leaf(), "a node with a part of a page has no children");
+            assert!(
+                node.length == PAGE_TOKENS || node.is_leaf(),
+                "a node with a part of a page has no children"
+            );
             assert!(self.suffices(&|group| self.page_of(id, group)), "a node has its page of full lifetime");
             assert!(node.snapshots.iter().all(|snapshot| snapshot.offset <= node.length));
-            assert_eq!(parents[id.0 as usize], node.children, "no node was used later than its parent");
+            assert_eq!(children[id.0 as usize], node.children, "no node was used later than its parent");
             let parent = node.parent.expect("it is no root");
-            parents[parent.0 as usize] += 1;
+            children[parent.0 as usize] += 1;
             let others = self.children_with(parent, node.tokens[0]).filter(|other| *other != id);
             for other in others.map(|other| self.node(other)) {
                 let shorter = other.length.min(node.length);
@@ -240,8 +265,11 @@ impl PrefixTree {
         }
         assert_eq!(self.used.iter().count(), self.count(), "each node is listed");
         assert!(self.count() <= self.nodes_max, "there are as many nodes as there may be");
-        let roots = self.roots.values().all(|root| self.node(*root).children > 0);
-        assert!(roots && self.roots.values().all(|root| parents[root.0 as usize] == self.node(*root).children));
+        for root in self.roots.values() {
+            let counted = children[root.0 as usize];
+            assert!(counted > 0 && counted == self.node(*root).children, "a root has others below it");
+        }
+        self.counted = children;
         let snapshots: usize = self.nodes.iter().map(|node| node.snapshots.len()).sum();
         assert_eq!(snapshots, self.snapshots, "each snapshot is counted");
     }

@@ -137,6 +137,18 @@ fn the_windows_of_likely_branches_go_last() {
 }
 
 #[test]
+fn a_window_that_was_lost_comes_back_with_who_computes_it_again() {
+    let mut tree = windowed_tree();
+    let known = run(1, 200);
+    publish_windowed(&mut tree, &known);
+    while evicted(&mut tree, 1, 99).is_some() {}
+    let longer = [&known[..], &run(2, 5)].concat();
+    assert_eq!(resume_at(&mut tree, &longer), (200, 0));
+    publish_windowed(&mut tree, &known);
+    assert_eq!(resume_at(&mut tree, &longer), (200, 200));
+}
+
+#[test]
 fn where_no_group_keeps_whole_sequences_the_number_of_nodes_has_a_limit() {
     let mut tree = PrefixTree::new([(PageLifetime::Window(64), 2)]);
     let mut held = Vec::new();
