@@ -149,13 +149,14 @@ impl StateManager {
             pool: PagePool::new(*pages),
         };
         let groups: Vec<Group> = layout.groups.iter().zip(&budget.pages).map(group).collect();
+        let pages = groups.iter().map(|group| group.pool.total()).sum();
         Self {
             tree: PrefixTree::new(groups.iter().map(|group| (group.lifetime, group.pool.total()))),
             groups,
             is_recurrent: layout.is_recurrent(),
             snapshots: budget.snapshots as usize,
             counters: PrefixCounters::default(),
-            changes: Published::default(),
+            changes: Published::with_room(pages, budget.snapshots as usize),
         }
     }
 
@@ -426,7 +427,7 @@ impl StateManager {
                 .zip(&sequence.groups)
                 .any(|(page, group)| page.is_some() && *page == group.page(place))
         };
-        self.changes.dropped = self.tree.cut(sequence.key, tokens, &is_own);
+        self.tree.cut(sequence.key, tokens, &is_own, &mut self.changes.dropped);
         self.give_back(device)
     }
 

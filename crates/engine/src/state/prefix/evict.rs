@@ -104,14 +104,13 @@ impl PrefixTree {
         key: PrefixKey,
         tokens: &[TokenId],
         is_bad: &dyn Fn(usize, &[Option<PageId>]) -> bool,
-    ) -> Dropped {
-        let mut dropped = Dropped::default();
+        dropped: &mut Dropped,
+    ) {
         let walk = self.walk(key, tokens);
         let bad = walk.nodes().iter().enumerate().find(|(place, node)| is_bad(*place, self.pages_of(**node)));
         if let Some((_, &node)) = bad {
-            self.remove_branch(node, &mut dropped);
+            self.remove_branch(node, dropped);
         }
-        dropped
     }
 
     fn remove_branch(&mut self, top: NodeId, dropped: &mut Dropped) {

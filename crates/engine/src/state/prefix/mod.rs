@@ -125,7 +125,7 @@ impl PrefixTree {
             used: Recency::with_room(room),
             holding: lifetimes.iter().map(|_| Recency::with_room(room)).collect(),
             path: Vec::with_capacity(nodes_max),
-            counted: Vec::new(),
+            counted: Vec::with_capacity(room),
             nodes_max,
             snapshots: 0,
             now: 0,

@@ -14,6 +14,14 @@ pub(crate) struct Published {
     pub(crate) dropped: Dropped,
 }
 
+impl Published {
+    /// Nothing yet, with memory for so many pages and snapshots.
+    pub(crate) fn with_room(pages: usize, snapshots: usize) -> Self {
+        let dropped = Dropped { pages: Vec::with_capacity(pages), snapshots: Vec::with_capacity(snapshots) };
+        Self { shared: Vec::with_capacity(pages), dropped }
+    }
+}
+
 impl PrefixTree {
     /// Adds the computed `tokens` of a sequence. What the tree has already stays; a page that begins as one of the
     /// tree's shorter ones takes its place.

@@ -217,7 +217,8 @@ fn a_cut_takes_out_a_node_and_all_behind_it() {
     let mut tree = full_tree();
     let known = run(1, 192);
     publish(&mut tree, &known, &[0, 1, 2]);
-    let dropped = tree.cut(KEY, &known, &|_, pages| pages[0] == Some(PageId(1)));
+    let mut dropped = Dropped::default();
+    tree.cut(KEY, &known, &|_, pages| pages[0] == Some(PageId(1)), &mut dropped);
     let mut pages: Vec<u32> = dropped.pages.iter().map(|(_, page)| page.0).collect();
     pages.sort_unstable();
     assert_eq!(pages, [1, 2]);
