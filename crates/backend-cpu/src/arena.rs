@@ -1,62 +1,21 @@
 //! Memory of all weights: a few large pieces on huge pages, in which tensors lie one behind the other.
 //!
-//! A tensor of a few hundred kilobytes alone would lie on small pages, whose addresses the processor looks up
-//! again and again while it reads a model once a token. The system is asked for huge pages and may refuse; then
-//! small ones serve.
+//! A tensor of a few hundred kilobytes alone would lie on small pages.
 
+use crate::memory::{Buffer, HUGE_PAGE};
 use gannet_ops::DeviceError;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The size and alignment of a huge page.
-const HUGE_PAGE: usize = 2 << 20;
-/// Bytes of a piece; a larger tensor has a piece of its own.
-const PIECE: usize = 64 << 20;
+/// Bytes of a piece, in whole huge pages; a larger tensor has a piece of its own.
+const PIECE: usize = 32 * HUGE_PAGE;
 /// Where a tensor may start: a line of the cache.
 const ALIGNMENT: usize = 64;
-
-/// Zeroed memory that starts on a huge page.
-struct Piece {
-    memory: Vec<u8>,
-    // Invariant: the memory has as many bytes from `start` on.
-    start: usize,
-    bytes: usize,
-}
-
-impl Piece {
-    /// The system gives a page when it is first touched, so what stays unused costs nothing.
-    fn new(bytes: usize) -> Option<Self> {
-        let bytes = bytes.max(1).checked_next_multiple_of(HUGE_PAGE)?;
-        let mut memory: Vec<u8> = bytemuck::allocation::try_zeroed_vec(bytes.checked_add(HUGE_PAGE)?).ok()?;
-        let start = memory.as_ptr().align_offset(HUGE_PAGE);
-        advise_huge_pages(&mut memory[start..start + bytes]);
-        Some(Self { memory, start, bytes })
-    }
-
-    fn as_slice(&self) -> &[u8] {
-        &self.memory[self.start..self.start + self.bytes]
-    }
-
-    fn as_mut_slice(&mut self) -> &mut [u8] {
-        &mut self.memory[self.start..self.start + self.bytes]
-    }
-}
-
-/// Asks for huge pages under memory that starts and ends with one. A system that has none refuses, and serves
-/// small ones.
-#[cfg(target_os = "linux")]
-fn advise_huge_pages(memory: &mut [u8]) {
-    // SAFETY: the range is memory of ours, and the advice changes none of its bytes.
-    let _ = unsafe { libc::madvise(memory.as_mut_ptr().cast(), memory.len(), libc::MADV_HUGEPAGE) };
-}
-
-#[cfg(not(target_os = "linux"))]
-fn advise_huge_pages(_: &mut [u8]) {}
 
 /// Pieces while tensors are laid into them.
 #[derive(Default)]
 pub(crate) struct Arena {
-    pieces: Vec<Piece>,
+    pieces: Vec<Buffer>,
     /// Of the last piece.
     used: usize,
 }
@@ -71,7 +30,7 @@ pub(crate) struct Reserved {
 /// Where a tensor lies.
 #[derive(Clone)]
 pub(crate) struct Place {
-    piece: Arc<Piece>,
+    piece: Arc<Buffer>,
     range: Range<usize>,
 }
 
@@ -83,10 +42,9 @@ impl Arena {
         what: impl Fn() -> String,
     ) -> Result<Reserved, DeviceError> {
         let start = self.used.next_multiple_of(ALIGNMENT);
-        let free = self.pieces.last().map_or(0, |piece| piece.bytes.saturating_sub(start));
+        let free = self.pieces.last().map_or(0, |piece| piece.bytes().saturating_sub(start));
         if bytes > free {
-            let out_of_memory = || DeviceError::OutOfMemory { what: what(), needed: bytes as u64 };
-            self.pieces.push(Piece::new(bytes.max(PIECE)).ok_or_else(out_of_memory)?);
+            self.pieces.push(Buffer::zeroed(bytes.max(PIECE), what)?);
             self.used = bytes;
             return Ok(Reserved { piece: self.pieces.len() - 1, range: 0..bytes });
         }
@@ -101,7 +59,7 @@ impl Arena {
 
     /// Turns what was reserved into places.
     pub(crate) fn freeze(self) -> impl Fn(Reserved) -> Place {
-        let pieces: Vec<Arc<Piece>> = self.pieces.into_iter().map(Arc::new).collect();
+        let pieces: Vec<Arc<Buffer>> = self.pieces.into_iter().map(Arc::new).collect();
         move |reserved| Place { piece: Arc::clone(&pieces[reserved.piece]), range: reserved.range }
     }
 }

@@ -1,28 +1,43 @@
-//! Memory that starts on a cache line, seen as numbers of whatever type.
+//! Zeroed memory seen as numbers of whatever type: it starts on a cache line, and on a huge page where it has as many bytes.
+//!
+//! Keys, values and weights are read in pieces of a few kilobytes. On small pages the processor would look up an address for
+//! every piece, again and again. The system is asked for huge pages and may refuse; then small ones serve.
 
 use bytemuck::{AnyBitPattern, NoUninit, Pod, Zeroable};
 use gannet_ops::DeviceError;
+
+/// The size and alignment of a huge page.
+pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
 /// One cache line.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// Bytes that start on a cache line.
+/// Bytes that start on a cache line, or on a huge page.
 #[derive(Default)]
 pub(crate) struct Buffer {
     lines: Vec<Line>,
-    // Invariant: at most the bytes of the lines.
+    // Invariant: from this byte on the lines have so many bytes.
+    start: usize,
     bytes: usize,
 }
 
 impl Buffer {
     /// Zeroed bytes. The system gives a page of a large buffer only when it is first touched.
     pub(crate) fn zeroed(bytes: usize, what: impl Fn() -> String) -> Result<Self, DeviceError> {
-        match bytemuck::allocation::try_zeroed_vec(bytes.div_ceil(size_of::<Line>())) {
-            Ok(lines) => Ok(Self { lines, bytes }),
-            Err(()) => Err(DeviceError::OutOfMemory { what: what(), needed: bytes as u64 }),
+        let out_of_memory = || DeviceError::OutOfMemory { what: what(), needed: bytes as u64 };
+        let is_huge = bytes >= HUGE_PAGE;
+        let needed = if is_huge { bytes.checked_add(HUGE_PAGE) } else { Some(bytes) };
+        let needed = needed.ok_or_else(out_of_memory)?;
+        let lines = bytemuck::allocation::try_zeroed_vec::<Line>(needed.div_ceil(size_of::<Line>()));
+        let lines = lines.map_err(|()| out_of_memory())?;
+        let start = if is_huge { lines.as_ptr().cast::<u8>().align_offset(HUGE_PAGE) } else { 0 };
+        let mut buffer = Self { lines, start, bytes };
+        if is_huge {
+            advise_huge_pages(buffer.as_mut_slice());
         }
+        Ok(buffer)
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -31,11 +46,46 @@ impl Buffer {
 
     /// All of it, as numbers.
     pub(crate) fn as_slice<T: AnyBitPattern>(&self) -> &[T] {
-        bytemuck::cast_slice(&bytemuck::cast_slice::<Line, u8>(&self.lines)[..self.bytes])
+        bytemuck::cast_slice(&bytemuck::cast_slice::<Line, u8>(&self.lines)[self.start..][..self.bytes])
     }
 
     /// All of it, as numbers.
     pub(crate) fn as_mut_slice<T: AnyBitPattern + NoUninit>(&mut self) -> &mut [T] {
-        bytemuck::cast_slice_mut(&mut bytemuck::cast_slice_mut::<Line, u8>(&mut self.lines)[..self.bytes])
+        let bytes = bytemuck::cast_slice_mut::<Line, u8>(&mut self.lines);
+        bytemuck::cast_slice_mut(&mut bytes[self.start..][..self.bytes])
+    }
+}
+
+/// Asks for huge pages under memory that starts with one. A system that has none refuses, and serves small ones.
+#[cfg(target_os = "linux")]
+fn advise_huge_pages(memory: &mut [u8]) {
+    // SAFETY: the range is memory of ours, and the advice changes none of its bytes.
+    let _ = unsafe { libc::madvise(memory.as_mut_ptr().cast(), memory.len(), libc::MADV_HUGEPAGE) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn advise_huge_pages(_: &mut [u8]) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_buffers_start_on_a_huge_page_and_small_ones_on_a_line() {
+        for (bytes, alignment) in [(1, 64), (1000, 64), (HUGE_PAGE, HUGE_PAGE), (HUGE_PAGE + 100, HUGE_PAGE)]
+        {
+            let mut buffer = Buffer::zeroed(bytes, String::new).expect("there is memory");
+            assert!(buffer.as_slice::<u8>().as_ptr().addr().is_multiple_of(alignment), "{bytes} bytes");
+            assert_eq!((buffer.bytes(), buffer.as_slice::<u8>().len()), (bytes, bytes));
+            assert!(buffer.as_mut_slice::<u8>().iter().all(|byte| *byte == 0), "{bytes} bytes are zeroed");
+            buffer.as_mut_slice::<u8>().fill(1);
+        }
+    }
+
+    #[test]
+    fn more_than_an_address_can_name_is_refused() {
+        for bytes in [usize::MAX, usize::MAX - HUGE_PAGE, usize::MAX / 2] {
+            assert!(Buffer::zeroed(bytes, String::new).is_err(), "{bytes} bytes");
+        }
     }
 }

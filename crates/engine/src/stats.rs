@@ -116,6 +116,8 @@ impl Faults {
 pub struct EngineStats {
     /// Steps collected since the start.
     pub steps: u64,
+    /// Of these, steps that hold rows of prompts.
+    pub prompt_steps: u64,
     /// Rows of all these steps.
     pub rows: u64,
     /// Requests that run.

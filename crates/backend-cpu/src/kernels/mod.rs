@@ -115,17 +115,25 @@ impl Crew<'_> {
     }
 }
 
-/// Floats of one member, for as long as a part of the work takes; kept, so that a steady step allocates
-/// nothing.
+/// Memory of one member, for as long as a part of the work takes; kept, so that a steady step allocates nothing.
 #[derive(Default)]
-pub(crate) struct Scratch(Vec<f32>);
+pub(crate) struct Scratch {
+    floats: Vec<f32>,
+    /// Where runs of the floats begin.
+    starts: Vec<usize>,
+}
 
 impl Scratch {
     /// So many floats, of any value.
     fn floats(&mut self, count: usize) -> &mut [f32] {
-        if self.0.len() < count {
-            self.0.resize(count, 0.0);
-        }
-        &mut self.0[..count]
+        grown(&mut self.floats, count)
     }
+}
+
+/// The first `count` of some floats, made that many where they are fewer.
+fn grown(floats: &mut Vec<f32>, count: usize) -> &mut [f32] {
+    if floats.len() < count {
+        floats.resize(count, 0.0);
+    }
+    &mut floats[..count]
 }

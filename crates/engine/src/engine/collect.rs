@@ -49,6 +49,7 @@ impl Engine {
         self.last_collected = now;
         self.stats.update(|stats| {
             stats.steps += 1;
+            stats.prompt_steps += u64::from(rows.prompts > 0);
             stats.rows += (rows.decoding + rows.prompts) as u64;
             stats.last_progress = Some(now);
         });

@@ -14,18 +14,18 @@
 //! its weight.
 //!
 //! A part of the work is a few neighbouring rows with the query heads of one kv head, which share the loads of
-//! its keys and values. Where there are few such parts, as in decode, each split is a part of its own and a
-//! last pass folds them: the same numbers in the same order. Bound by memory in decode, by the two products in
-//! prefill.
+//! its keys and values. Where a part is much of the work, as in decode or where a long prompt runs among short
+//! ones, each of its splits is a part of its own and a last pass folds them: the same numbers in the same order.
+//! Bound by memory in decode, by the two products in prefill.
 
 mod products;
 mod rows;
 mod softmax;
 mod tiles;
 
-use super::Crew;
 use super::pages::{LayerPages, OpenPages, Sequence};
-use crate::simd::{Kernel, Lanes};
+use super::{Crew, Scratch, grown};
+use crate::simd::{Isa, Kernel, Lanes};
 use crate::threads::Columns;
 use gannet_ops::numerics::{KEY_BLOCK, KEY_SPLIT};
 use gannet_ops::{Attention, Mask, PAGE_TOKENS};
@@ -37,7 +37,7 @@ const _: () = assert!(KEY_BLOCK == PAGE_TOKENS);
 
 /// Rows that share the loads of keys and values.
 const ROWS_PER_BLOCK: usize = 8;
-/// Fewer parts than this a member are cut into splits.
+/// A part that is more than one of so many that a member could have is cut into splits.
 const PARTS_PER_MEMBER: usize = 8;
 
 /// Where keys and values are.
@@ -89,63 +89,73 @@ pub(crate) fn attention(
     context: &Context<'_>,
     out: &mut [f32],
 ) {
-    let parts = context.blocks.rows.len() * context.pages.layout.kv_heads;
-    if parts >= PARTS_PER_MEMBER * crew.turn.members() {
-        whole_rows(crew, op, q, context, out);
-    } else {
-        by_splits(crew, op, q, context, out);
-    }
-}
-
-/// A part is a block of rows with the heads of one kv head.
-fn whole_rows(crew: &mut Crew<'_>, op: &Attention, q: &[f32], context: &Context<'_>, out: &mut [f32]) {
-    let layout = context.pages.layout;
-    let isa = crew.isa;
-    let (width, step) = (op.heads * layout.value_dim, op.heads / layout.kv_heads * layout.value_dim);
-    crew.tiles((out, width, step), &context.blocks.rows, |block, out, scratch| {
-        let kv_head = out.range().start / step;
-        let part = RowHeads::new(op, q, context, (block, kv_head));
-        let sums = Totals::floats(&part);
-        let (floats, work) = scratch.floats(2 * sums + Work::floats(&part)).split_at_mut(2 * sums);
-        let (total, sum) = floats.split_at_mut(sums);
-        let splits = part.splits();
-        isa.run(AddSplits {
-            part: &part,
-            work: Work::new(work, &part),
-            splits,
-            sum: Totals::new(sum, &part),
-        });
-        isa.run(Fold { part: &part, partials: sum, unit: sums, total: Totals::new(total, &part), out });
-    });
-}
-
-/// A part is a block of rows with the heads of one kv head over one split of the keys.
-fn by_splits(crew: &mut Crew<'_>, op: &Attention, q: &[f32], context: &Context<'_>, out: &mut [f32]) {
     let layout = context.pages.layout;
     let (isa, kv_heads) = (crew.isa, layout.kv_heads);
     let part_of = |number: usize| RowHeads::new(op, q, context, (number / kv_heads, number % kv_heads));
     let parts = context.blocks.rows.len() * kv_heads;
-    let splits = (0..parts).map(|part| part_of(part).splits().len()).max().unwrap_or(0);
-    let unit = (0..parts).map(|part| Totals::floats(&part_of(part))).max().unwrap_or(0);
     let mut shared = std::mem::take(crew.shared);
-    // [parts, splits, unit]
-    let partials = shared.floats(parts * splits * unit);
-    crew.rows(partials, unit, 1, |number, sum, scratch| {
-        let part = part_of(number / splits);
-        let Some(split) = part.splits().nth(number % splits) else { return };
-        let work = Work::new(scratch.floats(Work::floats(&part)), &part);
-        isa.run(AddSplits { part: &part, work, splits: split..split + 1, sum: Totals::new(sum, &part) });
-    });
-    let (width, step) = (op.heads * layout.value_dim, op.heads / kv_heads * layout.value_dim);
+    let Scratch { floats, starts } = &mut shared;
+    let unit = cut_heavy_parts(crew.turn.members(), (0..parts).map(part_of), starts);
+    // [splits of heavy parts, unit]
+    let partials = grown(floats, starts[parts] * unit);
+    if !partials.is_empty() {
+        crew.rows(partials, unit, 1, |number, sum, scratch| {
+            let of = starts.partition_point(|start| *start <= number) - 1;
+            let part = part_of(of);
+            let split = part.splits().start + number - starts[of];
+            let work = Work::new(scratch.floats(Work::floats(&part)), &part);
+            isa.run(AddSplits { part: &part, work, splits: split..split + 1, sum: Totals::new(sum, &part) });
+        });
+    }
     let partials = &*partials;
+    let (width, step) = (op.heads * layout.value_dim, op.heads / kv_heads * layout.value_dim);
     crew.tiles((out, width, step), &context.blocks.rows, |block, out, scratch| {
         let number = block * kv_heads + out.range().start / step;
         let part = part_of(number);
-        let total = Totals::new(scratch.floats(Totals::floats(&part)), &part);
-        let partials = &partials[number * splits * unit..][..part.splits().len() * unit];
-        isa.run(Fold { part: &part, partials, unit, total, out });
+        let partials = &partials[starts[number] * unit..starts[number + 1] * unit];
+        if partials.is_empty() {
+            whole(isa, &part, out, scratch);
+        } else {
+            let total = Totals::new(scratch.floats(Totals::floats(&part)), &part);
+            isa.run(Fold { part: &part, partials, unit, total, out });
+        }
     });
     *crew.shared = shared;
+}
+
+/// Writes down where the splits of each part begin among those that are work of their own: none of a part that is whole.
+/// Returns the floats that the sums of any of them take.
+///
+/// A part is cut where it is so much of the work that others would wait for it. Its rows times its splits are what it costs.
+fn cut_heavy_parts<'a>(
+    members: usize,
+    parts: impl Iterator<Item = RowHeads<'a>> + Clone,
+    starts: &mut Vec<usize>,
+) -> usize {
+    let cost = |part: &RowHeads<'_>| part.rows.len() * part.splits().len();
+    let heavy = parts.clone().map(|part| cost(&part)).sum::<usize>() / (PARTS_PER_MEMBER * members);
+    let (mut start, mut unit) = (0, 0);
+    starts.clear();
+    starts.push(start);
+    starts.extend(parts.map(|part| {
+        let splits = part.splits().len();
+        if splits > 1 && cost(&part) > heavy {
+            start += splits;
+            unit = unit.max(Totals::floats(&part));
+        }
+        start
+    }));
+    unit
+}
+
+/// All splits of a part, one after the other.
+fn whole(isa: Isa, part: &RowHeads<'_>, out: Columns<'_, f32>, scratch: &mut Scratch) {
+    let unit = Totals::floats(part);
+    let (floats, work) = scratch.floats(2 * unit + Work::floats(part)).split_at_mut(2 * unit);
+    let (total, sum) = floats.split_at_mut(unit);
+    let work = Work::new(work, part);
+    isa.run(AddSplits { part, work, splits: part.splits(), sum: Totals::new(sum, part) });
+    isa.run(Fold { part, partials: sum, unit, total: Totals::new(total, part), out });
 }
 
 /// The sums of a part over some splits.
@@ -163,8 +173,8 @@ impl Kernel for AddSplits<'_, '_> {
     fn run<L: Lanes>(mut self) {
         self.work.load_queries(self.part);
         self.sum.clear();
-        for split in self.splits {
-            add_split::<L>(self.part, &mut self.work, split);
+        for split in self.splits.clone() {
+            add_split::<L>(self.part, &mut self.work, split, self.splits.end);
             self.sum.fold(&self.work.split);
         }
     }

@@ -4,6 +4,7 @@
 //! number of tokens. What the engine takes longer is scheduling, pages, prefix cache and events.
 
 use super::BenchArguments;
+use super::rows::Spread;
 use super::streams::Streams;
 use crate::failure::Failure;
 use crate::output;
@@ -76,12 +77,14 @@ impl Pair {
             (part(&stats.phases) - part(&phases)).as_secs_f64() * 1e6 / (stats.steps - steps) as f64
         };
         let drawn = (streams * tokens) as f64;
-        let rate = |time: fn(&(Duration, Duration)) -> f64| drawn / median(times[1..].iter().map(time));
+        let median = |number: fn(&(Duration, Duration)) -> f64| {
+            Spread::of(times[1..].iter().map(number).collect()).median
+        };
         Ok(Compared {
             streams,
-            bare_tokens_per_second: rate(|(bare, _)| bare.as_secs_f64()),
-            engine_tokens_per_second: rate(|(_, engine)| engine.as_secs_f64()),
-            ratio: median(times[1..].iter().map(|(bare, engine)| bare.as_secs_f64() / engine.as_secs_f64())),
+            bare_tokens_per_second: drawn / median(|(bare, _)| bare.as_secs_f64()),
+            engine_tokens_per_second: drawn / median(|(_, engine)| engine.as_secs_f64()),
+            ratio: median(|(bare, engine)| bare.as_secs_f64() / engine.as_secs_f64()),
             schedule_us: each(|phases| phases.schedule),
             assemble_us: each(|phases| phases.assemble),
             run_us: each(|phases| phases.run),
@@ -112,12 +115,6 @@ impl Pair {
         }
         Ok(started.elapsed())
     }
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 fn table(rows: &[Compared]) -> String {

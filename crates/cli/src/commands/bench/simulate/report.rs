@@ -24,7 +24,7 @@ pub(super) struct Report {
     generated_tokens_per_second: f64,
     prompt_tokens_per_second: f64,
     first_token_ms: Percentiles,
-    /// Of the long prompt, where there is one.
+    /// Of the long prompt, where there is one, from the moment at which it left the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     long_first_token_ms: Option<f64>,
     between_tokens_ms: Percentiles,
@@ -32,6 +32,8 @@ pub(super) struct Report {
     preemptions: u64,
     evicted_pages: u64,
     steps: u64,
+    /// Steps that held rows of prompts.
+    prompt_steps: u64,
     rows: u64,
     /// Bytes that the model's memory was planned to take.
     planned_bytes: u64,
@@ -69,7 +71,7 @@ impl Report {
             prompt_tokens_per_second: prompt_tokens as f64 / seconds,
             first_token_ms: Percentiles::of(records.iter().filter_map(|record| record.first_token)),
             long_first_token_ms: long
-                .and_then(|record| record.first_token)
+                .and_then(|record| Some(record.first_token?.saturating_sub(record.usage.timings.queued)))
                 .map(|time| time.as_secs_f64() * 1e3),
             between_tokens_ms: Percentiles::of(
                 records.iter().flat_map(|record| record.between.iter().copied()),
@@ -78,6 +80,7 @@ impl Report {
             preemptions: stats.preemptions,
             evicted_pages: stats.prefix.evicted_pages,
             steps: stats.steps,
+            prompt_steps: stats.prompt_steps,
             rows: stats.rows,
             planned_bytes: 0,
             measured_bytes: None,
@@ -126,9 +129,10 @@ impl Report {
             entry(
                 "steps",
                 &format!(
-                    "{} of {:.1} rows on average, {} preemptions",
+                    "{} of {:.1} rows on average, {:.1} % of them with rows of prompts, {} preemptions",
                     self.steps,
                     self.rows as f64 / self.steps.max(1) as f64,
+                    share(self.prompt_steps, self.steps),
                     self.preemptions
                 ),
             ),
@@ -142,7 +146,8 @@ impl Report {
                 &format!("{faults} page faults had to read a file or swapped memory"),
             ));
         }
-        let long = self.long_first_token_ms.map(|time| format!("first token after {time:.1} ms"));
+        let long =
+            self.long_first_token_ms.map(|time| format!("first token {time:.1} ms after it left the queue"));
         lines.extend(long.map(|text| entry("long prompt", &text)));
         lines.extend(self.failure.iter().map(|why| entry("failure", why)));
         lines
