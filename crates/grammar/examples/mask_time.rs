@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use gannet_engine::{Constraint, MayEnd, Progress};
-use gannet_grammar::{Grammar, Grammars};
+use gannet_grammar::{Grammar, GrammarLimits, Grammars};
 use gannet_ops::TokenId;
 use gannet_text::text::{Text, TextFiles, TokenizerFile};
 use serde_json::Value;
@@ -20,13 +20,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             TextFiles { tokenizer: TokenizerFile::Json(&bytes), tokenizer_config: None, chat_template: None };
         let tokenizer = Text::from_files(&files)?.tokenizer;
         let started = Instant::now();
-        let grammars = Grammars::new(&tokenizer)?;
+        let grammars = Grammars::new(&tokenizer, GrammarLimits::DEFAULT)?;
         let ready = started.elapsed();
         let (mut masks, mut advances, mut compiles) = (Vec::new(), Vec::new(), Vec::new());
         let cases: Vec<Value> = serde_json::from_str(include_str!("../tests/data/schemas.json"))?;
         for (number, case) in cases.iter().enumerate() {
             let started = Instant::now();
-            let compiled = Grammar::json_schema(case["schema"].clone()).and_then(|it| grammars.compile(&it));
+            let compiled = Grammar::json_schema(case["schema"].clone(), &GrammarLimits::DEFAULT)
+                .and_then(|it| grammars.compile(&it));
             compiles.push(started.elapsed());
             if let Ok(mut constraint) = compiled {
                 walk(&mut constraint, tokenizer.vocabulary_size(), number as u64, &mut masks, &mut advances);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::error::GrammarError;
-use crate::limits::{BRACKET_DEPTH_MAX, GRAMMAR_BYTES_MAX, REGEX_BYTES_MAX};
+use crate::limits::GrammarLimits;
 use crate::schema;
 
 /// What an answer must look like.
@@ -31,33 +31,33 @@ impl Grammar {
     ///
     /// # Errors
     /// The schema is too large or nested too deeply, or has a keyword that can't be held: with its path.
-    pub fn json_schema(schema: Value) -> Result<Self, GrammarError> {
-        Ok(Self { source: Source::Json(schema::checked(schema)?) })
+    pub fn json_schema(schema: Value, limits: &GrammarLimits) -> Result<Self, GrammarError> {
+        Ok(Self { source: Source::Json(schema::checked(schema, limits)?) })
     }
 
     /// The same from text.
     ///
     /// # Errors
     /// As above, or the text is no JSON.
-    pub fn json_schema_from_text(text: &str) -> Result<Self, GrammarError> {
-        check_bytes(text, "the schema's bytes", GRAMMAR_BYTES_MAX)?;
+    pub fn json_schema_from_text(text: &str, limits: &GrammarLimits) -> Result<Self, GrammarError> {
+        check_bytes(text, "the schema's bytes", limits.grammar_bytes)?;
         let schema = serde_json::from_str(text)
             .map_err(|error| GrammarError::NotJson { reason: error.to_string() })?;
-        Self::json_schema(schema)
+        Self::json_schema(schema, limits)
     }
 
     /// Any JSON object.
     pub fn json_object() -> Self {
-        let schema = schema::checked(json!({"type": "object"})).expect("this schema has no fault");
-        Self { source: Source::Json(schema) }
+        let schema = schema::checked(json!({"type": "object"}), &GrammarLimits::DEFAULT);
+        Self { source: Source::Json(schema.expect("this schema has no fault")) }
     }
 
     /// A text that the expression matches from its beginning to its end, in the syntax of the regex crate.
     ///
     /// # Errors
     /// The expression is too long or nested too deeply.
-    pub fn regex(expression: &str) -> Result<Self, GrammarError> {
-        check_expression(expression)?;
+    pub fn regex(expression: &str, limits: &GrammarLimits) -> Result<Self, GrammarError> {
+        check_expression(expression, limits)?;
         Ok(Self { source: Source::Regex(expression.to_owned()) })
     }
 
@@ -65,12 +65,12 @@ impl Grammar {
     ///
     /// # Errors
     /// There is none, or they are too long.
-    pub fn choice<S: AsRef<str>>(choices: &[S]) -> Result<Self, GrammarError> {
+    pub fn choice<S: AsRef<str>>(choices: &[S], limits: &GrammarLimits) -> Result<Self, GrammarError> {
         if choices.is_empty() {
             return Err(GrammarError::Lark { reason: "there is no text to choose".to_owned() });
         }
         let quoted: Vec<String> = choices.iter().map(|choice| lark_string(choice.as_ref())).collect();
-        Self::lark(&format!("start: {}\n", quoted.join(" | ")))
+        Self::lark(&format!("start: {}\n", quoted.join(" | ")), limits)
     }
 
     /// A text of a context-free grammar in Lark's EBNF, as llguidance reads it: rules in lower case, terminals in upper
@@ -78,9 +78,9 @@ impl Grammar {
     ///
     /// # Errors
     /// The grammar is too long or nested too deeply.
-    pub fn lark(grammar: &str) -> Result<Self, GrammarError> {
-        check_bytes(grammar, "the grammar's bytes", GRAMMAR_BYTES_MAX)?;
-        check_brackets(grammar)?;
+    pub fn lark(grammar: &str, limits: &GrammarLimits) -> Result<Self, GrammarError> {
+        check_bytes(grammar, "the grammar's bytes", limits.grammar_bytes)?;
+        check_brackets(grammar, limits.brackets)?;
         Ok(Self { source: Source::Lark(grammar.to_owned()) })
     }
 }
@@ -92,9 +92,9 @@ pub(crate) fn lark_string(text: &str) -> String {
 }
 
 /// Refuses an expression that is too long or too deep.
-pub(crate) fn check_expression(expression: &str) -> Result<(), GrammarError> {
-    check_bytes(expression, "the regular expression's bytes", REGEX_BYTES_MAX)?;
-    check_brackets(expression)
+pub(crate) fn check_expression(expression: &str, limits: &GrammarLimits) -> Result<(), GrammarError> {
+    check_bytes(expression, "the regular expression's bytes", limits.regex_bytes)?;
+    check_brackets(expression, limits.brackets)
 }
 
 fn check_bytes(text: &str, what: &'static str, limit: usize) -> Result<(), GrammarError> {
@@ -103,7 +103,7 @@ fn check_bytes(text: &str, what: &'static str, limit: usize) -> Result<(), Gramm
 }
 
 /// Brackets that are open at once. Those in quotes and classes count too, which refuses only what no person writes.
-fn check_brackets(text: &str) -> Result<(), GrammarError> {
+fn check_brackets(text: &str, limit: usize) -> Result<(), GrammarError> {
     let (mut depth, mut deepest, mut escaped) = (0usize, 0, false);
     for byte in text.bytes() {
         match byte {
@@ -115,9 +115,9 @@ fn check_brackets(text: &str) -> Result<(), GrammarError> {
         }
         deepest = deepest.max(depth);
     }
-    if deepest > BRACKET_DEPTH_MAX {
+    if deepest > limit {
         let what = "brackets that are open at once";
-        return Err(GrammarError::TooLarge { what, found: deepest, limit: BRACKET_DEPTH_MAX });
+        return Err(GrammarError::TooLarge { what, found: deepest, limit });
     }
     Ok(())
 }
@@ -126,21 +126,26 @@ fn check_brackets(text: &str) -> Result<(), GrammarError> {
 mod tests {
     use super::*;
 
+    const LIMITS: GrammarLimits = GrammarLimits::DEFAULT;
+
     #[test]
     fn what_is_too_long_or_too_deep_is_refused_before_it_is_read() {
         let deep = |open: &str, close: &str| open.repeat(10_000) + &close.repeat(10_000);
-        for expression in [deep("(", ")"), "a".repeat(REGEX_BYTES_MAX + 1)] {
-            assert!(matches!(Grammar::regex(&expression), Err(GrammarError::TooLarge { .. })));
+        for expression in [deep("(", ")"), "a".repeat(LIMITS.regex_bytes + 1)] {
+            assert!(matches!(Grammar::regex(&expression, &LIMITS), Err(GrammarError::TooLarge { .. })));
         }
-        let lark = Grammar::lark(&format!("start: {}", deep("(", ")")));
+        let lark = Grammar::lark(&format!("start: {}", deep("(", ")")), &LIMITS);
         assert!(matches!(lark, Err(GrammarError::TooLarge { found: 10_000, .. })));
         let text = deep("[", "]");
-        assert!(matches!(Grammar::json_schema_from_text(&text), Err(GrammarError::NotJson { .. })));
+        assert!(matches!(Grammar::json_schema_from_text(&text, &LIMITS), Err(GrammarError::NotJson { .. })));
         let mut nested = json!(true);
         for _ in 0..70 {
             nested = json!({"items": nested});
         }
-        assert!(matches!(Grammar::json_schema(nested), Err(GrammarError::TooLarge { limit: 64, .. })));
-        assert!(Grammar::regex(r"\(\(\(\[").is_ok());
+        assert!(matches!(
+            Grammar::json_schema(nested, &LIMITS),
+            Err(GrammarError::TooLarge { limit: 64, .. })
+        ));
+        assert!(Grammar::regex(r"\(\(\(\[", &LIMITS).is_ok());
     }
 }

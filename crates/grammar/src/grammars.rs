@@ -19,8 +19,8 @@ use crate::constraint::GrammarConstraint;
 use crate::error::GrammarError;
 use crate::grammar::{Grammar, Source};
 use crate::limits::{
-    COMPILE_STACK_BYTES, COMPILE_TIME_MAX, COMPILED_KEPT, COMPILES_AT_ONCE_MAX, ITEMS_A_BYTE_MAX,
-    MASK_ITEMS_MAX, MASK_TERMINAL_WORK_MAX, PRODUCTION_SYMBOLS_MAX, TERMINAL_STATES_MAX, TERMINAL_WORK_MAX,
+    COMPILE_STACK_BYTES, COMPILED_KEPT, GrammarLimits, ITEMS_A_BYTE_MAX, MASK_ITEMS_MAX,
+    MASK_TERMINAL_WORK_MAX, TERMINAL_WORK_MAX,
 };
 use crate::schema;
 use crate::vocabulary::token_tree;
@@ -35,6 +35,7 @@ struct Inner {
     tokenizer: Tokenizer,
     tokens: TokEnv,
     factory: ParserFactory,
+    limits: GrammarLimits,
     compiling: AtomicUsize,
     /// What was compiled lately, the newest first.
     kept: Mutex<VecDeque<(String, Matcher)>>,
@@ -45,15 +46,16 @@ impl Grammars {
     ///
     /// # Errors
     /// The vocabulary is too large, or has no text.
-    pub fn new(tokenizer: &Tokenizer) -> Result<Self, GrammarError> {
+    pub fn new(tokenizer: &Tokenizer, limits: GrammarLimits) -> Result<Self, GrammarError> {
         let tokens = token_tree(tokenizer)?;
         let slices = SlicedBiasComputer::general_slices();
         let mut factory = ParserFactory::new(&tokens, InferenceCapabilities::default(), &slices)
             .map_err(|error| GrammarError::Vocabulary { reason: error.to_string() })?;
         factory.quiet();
-        *factory.limits_mut() = limits();
+        *factory.limits_mut() = parser_limits(&limits);
         let (compiling, kept) = (AtomicUsize::new(0), Mutex::default());
-        Ok(Self { inner: Arc::new(Inner { tokenizer: tokenizer.clone(), tokens, factory, compiling, kept }) })
+        let tokenizer = tokenizer.clone();
+        Ok(Self { inner: Arc::new(Inner { tokenizer, tokens, factory, limits, compiling, kept }) })
     }
 
     /// A constraint that stands at the beginning of an answer.
@@ -75,6 +77,11 @@ impl Grammars {
         &self.inner.tokenizer
     }
 
+    /// What a grammar may cost.
+    pub fn limits(&self) -> &GrammarLimits {
+        &self.inner.limits
+    }
+
     fn take_kept(&self, key: &str) -> Option<Matcher> {
         let mut kept = self.inner.kept.lock().expect("no holder of the lock panics");
         let place = kept.iter().position(|(other, _)| other == key)?;
@@ -84,7 +91,8 @@ impl Grammars {
     fn compile_apart(&self, grammar: &Grammar) -> Result<Matcher, GrammarError> {
         let compiling = self.inner.compiling.fetch_add(1, Ordering::Relaxed);
         let turn = Turn(self.inner.clone());
-        if compiling >= COMPILES_AT_ONCE_MAX {
+        let GrammarLimits { compile_time, compiles_at_once, .. } = self.inner.limits;
+        if compiling >= compiles_at_once {
             return Err(GrammarError::Busy { compiling });
         }
         let (sender, receiver) = sync_channel(1);
@@ -95,10 +103,10 @@ impl Grammars {
         };
         let thread = thread::Builder::new().name("grammar".to_owned()).stack_size(COMPILE_STACK_BYTES);
         thread.spawn(work).map_err(|error| GrammarError::Vocabulary { reason: error.to_string() })?;
-        match receiver.recv_timeout(COMPILE_TIME_MAX) {
+        match receiver.recv_timeout(compile_time) {
             Ok(compiled) => compiled,
             Err(RecvTimeoutError::Timeout) => {
-                Err(GrammarError::TooSlow { limit_ms: COMPILE_TIME_MAX.as_millis() as u64 })
+                Err(GrammarError::TooSlow { limit_ms: compile_time.as_millis() as u64 })
             }
             Err(RecvTimeoutError::Disconnected) => {
                 Err(refused(&grammar.source, "the compiler gave up on it".to_owned()))
@@ -116,14 +124,14 @@ impl Drop for Turn {
     }
 }
 
-fn limits() -> ParserLimits {
+fn parser_limits(limits: &GrammarLimits) -> ParserLimits {
     ParserLimits {
         max_items_in_row: ITEMS_A_BYTE_MAX,
         initial_lexer_fuel: TERMINAL_WORK_MAX,
         step_lexer_fuel: MASK_TERMINAL_WORK_MAX,
         step_max_items: MASK_ITEMS_MAX,
-        max_lexer_states: TERMINAL_STATES_MAX,
-        max_grammar_size: PRODUCTION_SYMBOLS_MAX,
+        max_lexer_states: limits.states,
+        max_grammar_size: limits.symbols,
         precompute_large_lexemes: true,
         verbose_errors: false,
     }

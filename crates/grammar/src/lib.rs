@@ -6,10 +6,12 @@
 //! ```no_run
 //! # fn example(tokenizer: &gannet_text::tokenizer::Tokenizer, request: &mut gannet_engine::Request)
 //! # -> Result<(), gannet_grammar::GrammarError> {
-//! use gannet_grammar::{Grammar, Grammars};
+//! use gannet_grammar::{Grammar, GrammarLimits, Grammars};
 //!
-//! let grammars = Grammars::new(tokenizer)?; // once a model: about a second for 262,144 tokens
-//! let schema = Grammar::json_schema_from_text(r#"{"type": "object", "properties": {"n": {"type": "integer"}}}"#)?;
+//! let limits = GrammarLimits::DEFAULT;
+//! let grammars = Grammars::new(tokenizer, limits)?; // once a model: about a second for 262,144 tokens
+//! let schema = r#"{"type": "object", "properties": {"n": {"type": "integer"}}}"#;
+//! let schema = Grammar::json_schema_from_text(schema, &limits)?;
 //! request.constraint = Some(Box::new(grammars.compile(&schema)?));
 //! # Ok(())
 //! # }
@@ -58,5 +60,6 @@ pub use constraint::GrammarConstraint;
 pub use error::GrammarError;
 pub use grammar::Grammar;
 pub use grammars::Grammars;
+pub use limits::GrammarLimits;
 pub use thinking::ThinkingBudget;
 pub use tools::{Reasoning, ToolChoice};

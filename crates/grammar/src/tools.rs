@@ -13,8 +13,6 @@ use crate::schema;
 
 /// Closes all of DeepSeek's calls.
 const DEEPSEEK_END: &str = "<｜tool▁calls▁end｜>";
-/// Tools that one grammar may have.
-const TOOLS_MAX: usize = 256;
 
 /// Which tools an answer calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +55,7 @@ impl Grammars {
         choice: ToolChoice<'_>,
         reasoning: Reasoning,
     ) -> Result<Option<Grammar>, GrammarError> {
-        let chosen = chosen(tools, choice)?;
+        let chosen = chosen(tools, choice, self.limits().tools)?;
         let mut writer = Writer { grammars: self, format, rules: String::new() };
         let calls = chosen.iter().enumerate().map(|(place, tool)| writer.call(place, tool));
         let calls = calls.collect::<Result<Vec<_>, _>>()?.join(" | ");
@@ -87,7 +85,7 @@ impl Grammars {
         otherwise: Grammar,
         reasoning: Reasoning,
     ) -> Result<Grammar, GrammarError> {
-        let chosen = chosen(tools, ToolChoice::Auto)?;
+        let chosen = chosen(tools, ToolChoice::Auto, self.limits().tools)?;
         let mut writer = Writer { grammars: self, format, rules: String::new() };
         let calls = chosen.iter().enumerate().map(|(place, tool)| writer.call(place, tool));
         let calls = calls.collect::<Result<Vec<_>, _>>()?.join(" | ");
@@ -111,10 +109,10 @@ impl Grammars {
     }
 }
 
-fn chosen<'a>(tools: &'a [Tool], choice: ToolChoice<'_>) -> Result<Vec<&'a Tool>, GrammarError> {
+fn chosen<'a>(tools: &'a [Tool], choice: ToolChoice<'_>, most: usize) -> Result<Vec<&'a Tool>, GrammarError> {
     let fault = |reason: String| Err(GrammarError::Tools { reason });
-    if tools.len() > TOOLS_MAX {
-        return fault(format!("there are {} tools, at most {TOOLS_MAX} may be", tools.len()));
+    if tools.len() > most {
+        return fault(format!("there are {} tools, at most {most} may be", tools.len()));
     }
     let is_chosen = |tool: &&Tool| match choice {
         ToolChoice::Named { name } => tool.name == name,
@@ -289,7 +287,7 @@ impl Writer<'_> {
                 return self.by_argument(place, tool);
             }
         };
-        let schema = schema::checked(tool.parameters.clone())?;
+        let schema = schema::checked(tool.parameters.clone(), self.grammars.limits())?;
         self.rules += &format!("call_{place}: {body}\nargs_{place}: %json {schema}\n");
         Ok(format!("call_{place}"))
     }
@@ -424,7 +422,7 @@ impl Writer<'_> {
                 entries.insert(definitions.to_owned(), found.clone());
             }
         }
-        let schema = schema::checked(schema)?;
+        let schema = schema::checked(schema, self.grammars.limits())?;
         self.rules += &format!("{rule}_json: %json {schema}\n");
         Ok(format!("{rule}_json"))
     }

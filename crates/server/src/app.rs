@@ -3,7 +3,6 @@
 use crate::config::Config;
 use crate::http::keys::KeyUse;
 use crate::http::serve::Phase;
-use crate::limits::ENCODERS;
 use crate::models::Models;
 use crate::openai::responses::Store;
 use std::sync::Arc;
@@ -24,8 +23,9 @@ pub(crate) struct App {
 impl App {
     pub(crate) fn new(config: Config, models: Models, phase: watch::Receiver<Phase>) -> Arc<Self> {
         let keys = KeyUse::new(config.keys.len().max(1), &config.limits);
-        let encoders = Arc::new(Semaphore::new(ENCODERS));
-        Arc::new(Self { config, models, keys, phase, responses: Store::default(), encoders })
+        let responses = Store::new(&config.limits);
+        let encoders = Arc::new(Semaphore::new(config.limits.encoders));
+        Arc::new(Self { config, models, keys, phase, responses, encoders })
     }
 
     /// Whether new requests are taken.

@@ -8,6 +8,7 @@ use axum::http::HeaderValue;
 use sha2::{Digest, Sha256};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What a person chooses about a server.
 #[derive(Clone, Debug)]
@@ -21,7 +22,7 @@ pub struct Config {
     /// Certificate and key, for TLS.
     pub tls: Option<Tls>,
     /// The bounds of everything.
-    pub limits: Limits,
+    pub limits: Arc<Limits>,
     /// Most models in memory at once; the one that was not used for longest goes.
     pub loaded_models: usize,
 }

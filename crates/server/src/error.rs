@@ -18,10 +18,10 @@ use std::time::Duration;
 /// Why a request isn't answered.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
-    #[error("the body is no valid JSON: {0}")]
-    NotJson(String),
-    #[error("the body is nested more than {limit} levels deep")]
-    TooDeep { limit: usize },
+    #[error("the body is no valid JSON{}: {why}", at(path))]
+    NotJson { path: Option<String>, why: String },
+    #[error("the body is nested more than {limit} levels deep{}", at(path))]
+    TooDeep { path: Option<String>, limit: usize },
     #[error("the body has more than {limit} bytes, which is the most that this server takes")]
     BodyTooLarge { limit: usize },
     #[error("the body did not arrive within {} seconds", limit.as_secs())]
@@ -82,6 +82,11 @@ pub(crate) enum ApiError {
     SlowReader { unsent: usize },
     #[error("the engine gave the request up: {0}")]
     Failed(String),
+}
+
+/// The place of a fault, where it has one.
+fn at(path: &Option<String>) -> String {
+    path.as_ref().map(|path| format!(" at `{path}`")).unwrap_or_default()
 }
 
 /// The kinds of faults that both protocols know.
@@ -164,7 +169,7 @@ impl ApiError {
     /// Whose fault it is, and OpenAI's word for it where there is one.
     fn classify(&self) -> (Fault, Option<&'static str>) {
         match self {
-            ApiError::NotJson(_) | ApiError::TooDeep { .. } => (Fault::Request, Some("invalid_json")),
+            ApiError::NotJson { .. } | ApiError::TooDeep { .. } => (Fault::Request, Some("invalid_json")),
             ApiError::BodyBroken(_) | ApiError::SlowReader { .. } => (Fault::Request, None),
             ApiError::ContentType { .. } => (Fault::Content, None),
             ApiError::NoMethod { .. } => (Fault::Method, None),
@@ -236,6 +241,9 @@ impl ApiError {
         | ApiError::Invalid { path, .. } = self
         {
             return Some(path);
+        }
+        if let ApiError::NotJson { path, .. } | ApiError::TooDeep { path, .. } = self {
+            return path.as_deref();
         }
         if let ApiError::ContextExceeded { path, .. } = self {
             return Some(path);

@@ -32,7 +32,7 @@ mod run;
 
 pub use config::{Config, Keys, KeysError, Origins, Tls};
 pub use http::serve::{Bound, ServeError};
-pub use limits::Limits;
+pub use limits::{Limit, Limits};
 pub use log::{LogForm, start_log};
 pub use models::{LoadFailure, Model, ModelEntry, ModelSource};
 pub use run::serve;

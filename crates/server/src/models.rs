@@ -74,6 +74,7 @@ pub(crate) struct Served {
     pub(crate) admission: Arc<Admission>,
     pub(crate) metrics: ModelMetrics,
     pub(crate) phase: watch::Receiver<Phase>,
+    limits: Arc<Limits>,
     watched: Mutex<Watched>,
     /// Made when a grammar is first asked for.
     grammars: OnceLock<Result<Grammars, GrammarError>>,
@@ -89,7 +90,7 @@ struct Watched {
 pub(crate) struct Models {
     entries: Vec<Entry>,
     loaded_most: usize,
-    waiting: usize,
+    limits: Arc<Limits>,
     phase: watch::Receiver<Phase>,
     /// Held while a model is loaded.
     loading: tokio::sync::Mutex<()>,
@@ -112,7 +113,7 @@ impl Models {
     pub(crate) fn new(
         entries: Vec<ModelEntry>,
         loaded_most: usize,
-        limits: &Limits,
+        limits: Arc<Limits>,
         phase: watch::Receiver<Phase>,
     ) -> Self {
         let entry = |ModelEntry { name, source }| Entry {
@@ -122,7 +123,7 @@ impl Models {
             slot: Mutex::new(None),
         };
         let entries = entries.into_iter().map(entry).collect();
-        Self { entries, loaded_most, waiting: limits.waiting, phase, loading: tokio::sync::Mutex::new(()) }
+        Self { entries, loaded_most, limits, phase, loading: tokio::sync::Mutex::new(()) }
     }
 
     /// Names and moments of all models.
@@ -198,9 +199,10 @@ impl Models {
             text,
             end_tokens,
             is_recurrent,
-            admission: Admission::new(sequences, self.waiting),
+            admission: Admission::new(sequences, self.limits.waiting),
             metrics: ModelMetrics::default(),
             phase: self.phase.clone(),
+            limits: self.limits.clone(),
             watched: Mutex::new(Watched { steps: 0, since: Instant::now() }),
             grammars: OnceLock::new(),
         });
@@ -241,7 +243,7 @@ impl Entry {
 impl Served {
     /// The compiler of grammars for this model's tokens. Takes up to a second when it is first asked for.
     pub(crate) fn grammars(&self) -> Result<Grammars, GrammarError> {
-        self.grammars.get_or_init(|| Grammars::new(&self.text.tokenizer)).clone()
+        self.grammars.get_or_init(|| Grammars::new(&self.text.tokenizer, self.limits.grammar())).clone()
     }
 
     /// Looks whether the engine has made steps since the last look; true if it is busy and made none for so long.

@@ -11,7 +11,6 @@ use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
 
 /// Most threads that may be asked for.
 const MAX_THREADS: usize = 1024;
@@ -23,14 +22,6 @@ const MAX_DIMENSIONS: usize = 1 << 20;
 const MAX_STREAMS: usize = 4096;
 /// Most repetitions, and most requests of a trace.
 const MAX_TIMES: usize = 1 << 20;
-/// Most seconds that something may take.
-const MAX_SECONDS: f64 = 1e6;
-/// Least and most bytes of a request's head; below, ordinary clients are refused.
-const HEADER_BYTES: (usize, usize) = (8192, 1 << 24);
-/// Most bytes of a request's body.
-const MAX_BODY_BYTES: usize = 1 << 32;
-/// Most requests a minute.
-const MAX_REQUESTS_PER_MINUTE: usize = 1 << 30;
 /// Largest file of token ids or of text that is read.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
@@ -93,29 +84,6 @@ pub(crate) fn memory_bytes(text: &str) -> Result<u64, String> {
     let expected =
         "expected a number of bytes above 0, such as 800MiB or 4GiB (K, M, G and T are powers of 1024)";
     bytes.filter(|bytes| *bytes > 0).ok_or_else(|| expected.to_owned())
-}
-
-/// A time in seconds.
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let value = text.parse().ok().filter(|value: &f64| *value > 0.0 && *value <= MAX_SECONDS);
-    value
-        .map(Duration::from_secs_f64)
-        .ok_or_else(|| format!("expected seconds above 0 and up to {MAX_SECONDS}"))
-}
-
-/// Bytes of a request's head.
-pub(crate) fn header_bytes(text: &str) -> Result<usize, String> {
-    count_from(HEADER_BYTES.0, text, "bytes", HEADER_BYTES.1)
-}
-
-/// Bytes of a request's body.
-pub(crate) fn body_bytes(text: &str) -> Result<usize, String> {
-    count(text, "bytes", MAX_BODY_BYTES)
-}
-
-/// Requests a minute.
-pub(crate) fn requests_per_minute(text: &str) -> Result<u32, String> {
-    Ok(u32::try_from(count(text, "requests", MAX_REQUESTS_PER_MINUTE)?).expect("the limit is below"))
 }
 
 /// Events a second.

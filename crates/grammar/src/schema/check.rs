@@ -6,7 +6,7 @@ use super::formats;
 use super::walk::{escaped, subschemas};
 use crate::error::GrammarError;
 use crate::grammar::check_expression;
-use crate::limits::{SCHEMA_DEPTH_MAX, SCHEMA_NODES_MAX};
+use crate::limits::GrammarLimits;
 
 /// Keywords that constrain a document in a way that the compiler can't hold.
 const NOT_HELD: [&str; 20] = [
@@ -56,15 +56,15 @@ const INTEGER_MAX: i64 = (1 << 53) - 1;
 const WHITE_SPACE: &str = r"[ ]|\n[ ]{0,16}";
 
 /// The schema as the compiler takes it.
-pub(crate) fn checked(mut schema: Value) -> Result<Value, GrammarError> {
-    check_size(&schema)?;
+pub(crate) fn checked(mut schema: Value, limits: &GrammarLimits) -> Result<Value, GrammarError> {
+    check_size(&schema, limits)?;
     if let Some(holds) = schema.as_bool() {
         schema = if holds { json!({}) } else { json!({"enum": []}) };
     }
     if !schema.is_object() {
         return Err(refusal("", "", "a schema is an object, true or false"));
     }
-    for path in left_out(&schema)? {
+    for path in left_out(&schema, limits)? {
         remove(&mut schema, &path);
     }
     tighten(&mut schema);
@@ -75,18 +75,18 @@ pub(crate) fn checked(mut schema: Value) -> Result<Value, GrammarError> {
     Ok(schema)
 }
 
-fn check_size(schema: &Value) -> Result<(), GrammarError> {
+fn check_size(schema: &Value, limits: &GrammarLimits) -> Result<(), GrammarError> {
     let mut level = vec![schema];
     let (mut depth, mut nodes) = (0, 0);
     while !level.is_empty() {
         (depth, nodes) = (depth + 1, nodes + level.len());
-        if depth > SCHEMA_DEPTH_MAX {
+        if depth > limits.schema_depth {
             let what = "the nesting of the schema";
-            return Err(GrammarError::TooLarge { what, found: depth, limit: SCHEMA_DEPTH_MAX });
+            return Err(GrammarError::TooLarge { what, found: depth, limit: limits.schema_depth });
         }
-        if nodes > SCHEMA_NODES_MAX {
+        if nodes > limits.schema_nodes {
             let what = "the values of the schema";
-            return Err(GrammarError::TooLarge { what, found: nodes, limit: SCHEMA_NODES_MAX });
+            return Err(GrammarError::TooLarge { what, found: nodes, limit: limits.schema_nodes });
         }
         level = level.into_iter().flat_map(children).collect();
     }
@@ -102,7 +102,7 @@ fn children(value: &Value) -> Vec<&Value> {
 }
 
 /// The paths of keywords that constrain nothing; an error for one that constrains and can't be held.
-fn left_out(schema: &Value) -> Result<Vec<String>, GrammarError> {
+fn left_out(schema: &Value, limits: &GrammarLimits) -> Result<Vec<String>, GrammarError> {
     let mut paths = vec!["/x-guidance".to_owned()];
     let mut open = vec![(String::new(), schema)];
     while let Some((path, schema)) = open.pop() {
@@ -111,11 +111,11 @@ fn left_out(schema: &Value) -> Result<Vec<String>, GrammarError> {
             let place = format!("{path}/{}", escaped(keyword));
             match keyword.as_str() {
                 "format" => check_format(&place, value, &mut paths)?,
-                "pattern" => check_pattern(&place, keyword, value)?,
+                "pattern" => check_pattern(&place, keyword, value, limits)?,
                 "patternProperties" => {
                     for expression in value.as_object().into_iter().flat_map(Map::keys) {
                         let place = format!("{place}/{}", escaped(expression));
-                        check_pattern(&place, keyword, &Value::from(expression.as_str()))?;
+                        check_pattern(&place, keyword, &Value::from(expression.as_str()), limits)?;
                     }
                 }
                 "$ref" => check_reference(&place, value)?,
@@ -213,11 +213,16 @@ fn check_format(place: &str, value: &Value, left_out: &mut Vec<String>) -> Resul
     Ok(())
 }
 
-fn check_pattern(place: &str, keyword: &str, value: &Value) -> Result<(), GrammarError> {
+fn check_pattern(
+    place: &str,
+    keyword: &str,
+    value: &Value,
+    limits: &GrammarLimits,
+) -> Result<(), GrammarError> {
     let Some(expression) = value.as_str() else {
         return Err(refusal(place, keyword, "a pattern is a string"));
     };
-    check_expression(expression).map_err(|error| refusal(place, keyword, &error.to_string()))
+    check_expression(expression, limits).map_err(|error| refusal(place, keyword, &error.to_string()))
 }
 
 fn check_reference(place: &str, value: &Value) -> Result<(), GrammarError> {

@@ -1,7 +1,9 @@
 //! Expressions, Lark grammars, tool calls and the masks themselves, over real vocabularies.
 
 use gannet_engine::{Constraint, MayEnd, Progress};
-use gannet_grammar::{Grammar, GrammarConstraint, GrammarError, Reasoning, ThinkingBudget, ToolChoice};
+use gannet_grammar::{
+    Grammar, GrammarConstraint, GrammarError, GrammarLimits, Reasoning, ThinkingBudget, ToolChoice,
+};
 use gannet_ops::TokenId;
 use gannet_text::calls::{AnswerEvent, AnswerParser, CallFormat, ReasoningFormat, Tool};
 use gannet_text::tokenizer::Specials;
@@ -39,7 +41,8 @@ fn a_mask_has_the_tokens_that_some_match_goes_on_with() {
         ("mistral", "tokenizer.model.v1"),
     ] {
         let model = Model::new(tokenizer(folder, file));
-        let (found, may_end) = mask(&model, &mut compile(&model, Grammar::regex(expression)));
+        let (found, may_end) =
+            mask(&model, &mut compile(&model, Grammar::regex(expression, &GrammarLimits::DEFAULT)));
         assert_eq!(may_end, MayEnd::No);
         for id in 0..model.tokenizer.vocabulary_size() as u32 {
             let bytes = model.tokenizer.token_bytes(id).unwrap_or_default().to_vec();
@@ -56,7 +59,11 @@ fn a_mask_has_the_tokens_that_some_match_goes_on_with() {
 fn characters_in_halves_are_whole_at_the_end() {
     let model = qwen();
     for seed in 0..20 {
-        let made = model.make(Box::new(compile(model, Grammar::regex("[é🦀日]{3}"))), seed, 64);
+        let made = model.make(
+            Box::new(compile(model, Grammar::regex("[é🦀日]{3}", &GrammarLimits::DEFAULT))),
+            seed,
+            64,
+        );
         assert!(
             made.has_ended && made.text.chars().count() == 3 && !made.text.contains('\u{fffd}'),
             "{made:?}"
@@ -68,7 +75,7 @@ fn characters_in_halves_are_whole_at_the_end() {
 fn what_was_taken_back_was_never_there() {
     let model = qwen();
     let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
-    let mut constraint = compile(model, Grammar::json_schema(schema));
+    let mut constraint = compile(model, Grammar::json_schema(schema, &GrammarLimits::DEFAULT));
     let ids = model.tokenizer.encode("{\"name\": \"Ann\"}", Specials::AsText).unwrap();
     let masks: Vec<Vec<u32>> = ids
         .iter()
@@ -92,7 +99,7 @@ fn what_was_taken_back_was_never_there() {
 #[test]
 fn forced_tokens_spell_what_must_follow() {
     let model = qwen();
-    let mut constraint = compile(model, Grammar::regex("hello world[12]"));
+    let mut constraint = compile(model, Grammar::regex("hello world[12]", &GrammarLimits::DEFAULT));
     let text: Vec<u8> = constraint
         .forced()
         .iter()
@@ -122,20 +129,26 @@ fn what_can_blow_up_is_refused_or_works() {
     ];
     let grammars = texts
         .iter()
-        .map(|expression| Grammar::regex(expression))
-        .chain(
-            texts.iter().map(|pattern| Grammar::json_schema(json!({"type": "string", "pattern": pattern}))),
-        )
+        .map(|expression| Grammar::regex(expression, &GrammarLimits::DEFAULT))
+        .chain(texts.iter().map(|pattern| {
+            Grammar::json_schema(json!({"type": "string", "pattern": pattern}), &GrammarLimits::DEFAULT)
+        }))
         .chain([
-            Grammar::json_schema(json!({"enum": many})),
-            Grammar::json_schema(json!({"type": "array", "minItems": 100_000, "items": {}})),
-            Grammar::json_schema(json!({"type": "string", "minLength": 1_000_000_000})),
-            Grammar::json_schema(json!({"allOf": [{"$ref": "#"}]})),
-            Grammar::json_schema(json!({"$ref": "#"})),
-            Grammar::lark("start: start start | \"a\" |"),
-            Grammar::lark("start: x"),
-            Grammar::lark("\u{0}"),
-            Grammar::choice(&["", "a"]),
+            Grammar::json_schema(json!({"enum": many}), &GrammarLimits::DEFAULT),
+            Grammar::json_schema(
+                json!({"type": "array", "minItems": 100_000, "items": {}}),
+                &GrammarLimits::DEFAULT,
+            ),
+            Grammar::json_schema(
+                json!({"type": "string", "minLength": 1_000_000_000}),
+                &GrammarLimits::DEFAULT,
+            ),
+            Grammar::json_schema(json!({"allOf": [{"$ref": "#"}]}), &GrammarLimits::DEFAULT),
+            Grammar::json_schema(json!({"$ref": "#"}), &GrammarLimits::DEFAULT),
+            Grammar::lark("start: start start | \"a\" |", &GrammarLimits::DEFAULT),
+            Grammar::lark("start: x", &GrammarLimits::DEFAULT),
+            Grammar::lark("\u{0}", &GrammarLimits::DEFAULT),
+            Grammar::choice(&["", "a"], &GrammarLimits::DEFAULT),
         ]);
     for grammar in grammars.flatten() {
         let Ok(mut constraint) = model.grammars.compile(&grammar) else { continue };
@@ -158,7 +171,9 @@ fn what_can_blow_up_is_refused_or_works() {
 fn faults_are_named() {
     let model = qwen();
     let schema = |schema: Value| {
-        Grammar::json_schema(schema).and_then(|grammar| model.grammars.compile(&grammar)).err()
+        Grammar::json_schema(schema, &GrammarLimits::DEFAULT)
+            .and_then(|grammar| model.grammars.compile(&grammar))
+            .err()
     };
     let place = |found: &Value| match schema(found.clone()) {
         Some(GrammarError::Schema { path, keyword, .. }) => (path, keyword),
@@ -181,9 +196,12 @@ fn faults_are_named() {
     ] {
         assert_eq!(place(&found), (path.to_owned(), keyword.to_owned()), "{found}");
     }
-    assert!(matches!(model.grammars.compile(&Grammar::regex("(").unwrap()), Err(GrammarError::Regex { .. })));
     assert!(matches!(
-        model.grammars.compile(&Grammar::lark("start: missing").unwrap()),
+        model.grammars.compile(&Grammar::regex("(", &GrammarLimits::DEFAULT).unwrap()),
+        Err(GrammarError::Regex { .. })
+    ));
+    assert!(matches!(
+        model.grammars.compile(&Grammar::lark("start: missing", &GrammarLimits::DEFAULT).unwrap()),
         Err(GrammarError::Lark { .. })
     ));
 }
@@ -296,9 +314,9 @@ fn a_form_stands_behind_reasoning_or_beside_calls() {
     let model = qwen();
     let think = ReasoningFormat::Think;
     let forms = [
-        (Grammar::json_schema(json!({"enum": ["ab"]})).unwrap(), "\"ab\""),
-        (Grammar::regex("a[/b]").unwrap(), "a/"),
-        (Grammar::lark("start: WORD\nWORD: \"a/\"").unwrap(), "a/"),
+        (Grammar::json_schema(json!({"enum": ["ab"]}), &GrammarLimits::DEFAULT).unwrap(), "\"ab\""),
+        (Grammar::regex("a[/b]", &GrammarLimits::DEFAULT).unwrap(), "a/"),
+        (Grammar::lark("start: WORD\nWORD: \"a/\"", &GrammarLimits::DEFAULT).unwrap(), "a/"),
     ];
     let accepts = |grammar: &Grammar, text: &str| {
         let mut constraint = model.grammars.compile(grammar).unwrap();
@@ -320,7 +338,9 @@ fn a_form_stands_behind_reasoning_or_beside_calls() {
         assert!(accepts(&either, text) && accepts(&either, call), "{text}");
         assert!(!accepts(&either, "other") && !accepts(&either, &format!("{text}{call}")), "{text}");
     }
-    let faulty = Grammar::json_schema(json!({"properties": {"a": {"pattern": "("}}})).unwrap();
+    let faulty =
+        Grammar::json_schema(json!({"properties": {"a": {"pattern": "("}}}), &GrammarLimits::DEFAULT)
+            .unwrap();
     let faulty = model.grammars.after_reasoning(faulty, CallFormat::Hermes, Reasoning::MayOpen(think));
     match model.grammars.compile(&faulty).err() {
         Some(GrammarError::Schema { path, .. }) => assert_eq!(path, "/properties/a/pattern"),
@@ -334,7 +354,7 @@ fn reasoning_is_closed_when_its_budget_is_used_up() {
     let think = ReasoningFormat::Think;
     let closing = model.tokenizer.encode("</think>", Specials::Parse).unwrap();
     let words = model.tokenizer.vocabulary_size().div_ceil(32);
-    let form = Grammar::json_schema(json!({"enum": ["ab"]})).unwrap();
+    let form = Grammar::json_schema(json!({"enum": ["ab"]}), &GrammarLimits::DEFAULT).unwrap();
     for reasoning in [Reasoning::IsOpen(think), Reasoning::MayOpen(think)] {
         let answer = model.grammars.after_reasoning(form.clone(), CallFormat::Hermes, reasoning);
         let answer: Box<dyn Constraint> = Box::new(model.grammars.compile(&answer).unwrap());

@@ -1,7 +1,7 @@
 //! 300 schemas (`goldens/schemas.py`): what ends by itself is valid, and what is refused names its keyword.
 
 use gannet_engine::Constraint;
-use gannet_grammar::{Grammar, GrammarConstraint, GrammarError};
+use gannet_grammar::{Grammar, GrammarConstraint, GrammarError, GrammarLimits};
 use serde_json::Value;
 use std::ops::Range;
 
@@ -49,8 +49,8 @@ fn what_ends_by_itself_is_valid_and_what_is_refused_names_its_keyword() {
     let rounds = if std::env::var_os("GANNET_LONG_RUN").is_some() { 50 } else { 1 };
     let (mut refused, mut ended, mut made) = (0, 0, 0);
     for (number, (name, schema)) in cases().into_iter().enumerate() {
-        let compiled =
-            Grammar::json_schema(schema.clone()).and_then(|grammar| qwen().grammars.compile(&grammar));
+        let compiled = Grammar::json_schema(schema.clone(), &GrammarLimits::DEFAULT)
+            .and_then(|grammar| qwen().grammars.compile(&grammar));
         match compiled {
             Ok(constraint) => {
                 let first = number as u64 * 1000;

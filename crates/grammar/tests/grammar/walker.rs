@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use gannet_engine::{Constraint, MayEnd, Progress};
-use gannet_grammar::Grammars;
+use gannet_grammar::{GrammarLimits, Grammars};
 use gannet_ops::TokenId;
 use gannet_text::text::{Text, TextFiles, TokenizerFile};
 use gannet_text::tokenizer::Tokenizer;
@@ -45,7 +45,7 @@ pub(crate) fn qwen() -> &'static Model {
 
 impl Model {
     pub(crate) fn new(tokenizer: Tokenizer) -> Self {
-        let grammars = Grammars::new(&tokenizer).expect("the vocabulary has text");
+        let grammars = Grammars::new(&tokenizer, GrammarLimits::DEFAULT).expect("the vocabulary has text");
         let mut closing = vec![0; tokenizer.vocabulary_size().div_ceil(32)];
         for id in 0..tokenizer.vocabulary_size() as u32 {
             let bytes = tokenizer.token_bytes(id).unwrap_or_default();

@@ -3,7 +3,6 @@
 //! A message here may hold what is several messages elsewhere: results of tools stand inside a user's message.
 
 use crate::error::ApiError;
-use crate::limits::{CONTENT_PARTS, MESSAGES};
 use crate::wire::fields::{Field, Fields, shortened};
 use gannet_text::chat::{Content, Message};
 use serde_json::{Value, json};
@@ -16,7 +15,7 @@ pub(super) fn take(fields: &mut Fields) -> Result<Vec<Message>, ApiError> {
     }
     let field = fields.require("messages", "a list of messages")?;
     let empty = field.invalid("it is empty; a conversation has at least one message");
-    let entries = field.list(MESSAGES)?;
+    let entries = field.list_within(|limits| limits.messages)?;
     if entries.is_empty() {
         return Err(empty);
     }
@@ -31,13 +30,14 @@ fn text(field: Field) -> Result<String, ApiError> {
     if field.value.is_string() {
         return field.string();
     }
-    let blocks = field.list(CONTENT_PARTS)?.into_iter().map(|field| match block(field)? {
-        Block::Text(text) => Ok(text),
-        Block::Thinking(_) => Ok(String::new()),
-        Block::Use(path, _) | Block::Result { path, .. } => {
-            Err(ApiError::Invalid { path, why: "only text may stand here".to_owned() })
-        }
-    });
+    let blocks =
+        field.list_within(|limits| limits.content_parts)?.into_iter().map(|field| match block(field)? {
+            Block::Text(text) => Ok(text),
+            Block::Thinking(_) => Ok(String::new()),
+            Block::Use(path, _) | Block::Result { path, .. } => {
+                Err(ApiError::Invalid { path, why: "only text may stand here".to_owned() })
+            }
+        });
     Ok(blocks.collect::<Result<Vec<_>, _>>()?.join("\n"))
 }
 
@@ -67,7 +67,11 @@ fn message(field: Field) -> Result<Vec<Message>, ApiError> {
     if content.value.is_string() {
         return Ok(vec![Message::new(&role, &content.string()?)]);
     }
-    let blocks = content.list(CONTENT_PARTS)?.into_iter().map(block).collect::<Result<Vec<_>, _>>()?;
+    let blocks = content
+        .list_within(|limits| limits.content_parts)?
+        .into_iter()
+        .map(block)
+        .collect::<Result<Vec<_>, _>>()?;
     if role == "user" { said(blocks) } else { Ok(vec![answered(blocks)?]) }
 }
 
@@ -167,7 +171,8 @@ mod tests {
     use super::*;
 
     fn taken(body: Value) -> Result<Vec<Message>, String> {
-        take(&mut Fields::of_body(body).unwrap()).map_err(|error| error.to_string())
+        take(&mut Fields::of_body(body, &std::sync::Arc::default()).unwrap())
+            .map_err(|error| error.to_string())
     }
 
     #[test]

@@ -52,13 +52,13 @@ impl IntoResponse for Refusal {
 pub(crate) async fn answer(State(app): State<Arc<App>>, request: Request<Body>) -> Result<Response, Refusal> {
     let mut fields = body::fields(request, &app.config.limits).await?;
     let served = model(&app, &mut fields).await?;
-    let MessageRequest { conversation, wanted, params, is_streamed } = take(fields, &served, &app)?;
+    let MessageRequest { conversation, wanted, params, is_streamed } = take(fields, &served)?;
     let (prompt, formats) = prompt::of_chat(&app, &served, conversation).await?;
     let held = held::of_chat(&app, &served, wanted, formats).await?;
     let head = Head::new("msg_", &served);
     let mut answering = Answering::start(served, vec![prompt], &params, &held, "messages")?;
     if is_streamed {
-        return Ok(sse::respond(answering, MessageStream::new(head), app.config.limits.keep_alive));
+        return Ok(sse::respond(answering, MessageStream::new(head), &app.config.limits));
     }
     let answers = answering.collect(1).await?;
     Ok(whole(&head, &answers.into_iter().next().unwrap_or_default(), &answering.total))
@@ -75,7 +75,7 @@ pub(crate) async fn count(State(app): State<Arc<App>>, request: Request<Body>) -
     Ok(json(&json!({"input_tokens": prompt.ids.len()})))
 }
 
-fn take(mut fields: Fields, served: &Served, app: &App) -> Result<MessageRequest, ApiError> {
+fn take(mut fields: Fields, served: &Served) -> Result<MessageRequest, ApiError> {
     let (conversation, mut wanted) = conversation(&mut fields, served)?;
     wanted.form = format::take_guided(&mut fields)?;
     refuse(&mut fields)?;
@@ -86,7 +86,7 @@ fn take(mut fields: Fields, served: &Served, app: &App) -> Result<MessageRequest
     let max_tokens = token_count(&mut fields, "max_tokens", 1)?;
     let most = max_tokens
         .ok_or(ApiError::Missing { path: "max_tokens".to_owned(), expected: "a number of tokens" })?;
-    let mut params = Params::take(&mut fields, served, app.config.limits.request_time)?;
+    let mut params = Params::take(&mut fields, served)?;
     params.stops = stop_sequences;
     params.max_tokens = Some(("max_tokens", most));
     let is_streamed = fields.boolean("stream")?.unwrap_or(false);

@@ -158,8 +158,8 @@ fn constraint(
 /// The fault of the first tool whose schema can't be held, with its place.
 fn fault_of_tool(grammars: &Grammars, tools: &Tools) -> Option<ApiError> {
     tools.callable.iter().find_map(|tool| {
-        let compiled =
-            Grammar::json_schema(tool.parameters.clone()).and_then(|schema| grammars.compile(&schema));
+        let compiled = Grammar::json_schema(tool.parameters.clone(), grammars.limits())
+            .and_then(|schema| grammars.compile(&schema));
         let path = tools.schema_paths.get(&tool.name).map_or("tools", String::as_str);
         compiled.err().map(|error| ApiError::grammar(path, &error))
     })

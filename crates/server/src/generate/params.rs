@@ -3,7 +3,6 @@
 //! OpenAI's names, and the extensions that the field uses. A filter that isn't given is off, except temperature 1.
 
 use crate::error::ApiError;
-use crate::limits::{BIASES, CHOICES, LOGPROBS, STOPS, TOKEN_IDS};
 use crate::models::Served;
 use crate::names;
 use crate::wire::fields::{Field, Fields};
@@ -50,8 +49,9 @@ pub(crate) struct Extras {
 
 impl Params {
     /// Takes what all protocols share; each adds its own names of the rest.
-    pub(crate) fn take(fields: &mut Fields, served: &Served, time: Duration) -> Result<Self, ApiError> {
-        let most = (served.admission.most() as u64).min(CHOICES) as i64;
+    pub(crate) fn take(fields: &mut Fields, served: &Served) -> Result<Self, ApiError> {
+        let time = fields.limits().request_time;
+        let most = served.admission.most().min(fields.limits().choices as usize) as i64;
         let asked_time = fields.number("timeout", 0.001..=time.as_secs_f32())?;
         Ok(Self {
             sampling: Arc::new(sampling(fields, served)?),
@@ -127,13 +127,15 @@ fn repetition_penalty(fields: &mut Fields) -> Result<f32, ApiError> {
 }
 
 fn logit_bias(field: Field, vocabulary: usize) -> Result<Vec<(TokenId, f32)>, ApiError> {
-    let path = field.path.clone();
+    let (path, limits) = (field.path.clone(), field.limits.clone());
     let entries = field.object()?.into_rest();
-    if entries.len() > BIASES {
-        return Err(ApiError::TooMany { path, found: entries.len(), limit: BIASES });
+    let limit = limits.biases;
+    if entries.len() > limit {
+        return Err(ApiError::TooMany { path, found: entries.len(), limit });
     }
     let bias = |(key, value): (String, serde_json::Value)| {
-        let field = Field { path: format!("{path}.{}", crate::wire::fields::shortened(&key)), value };
+        let path = format!("{path}.{}", crate::wire::fields::shortened(&key));
+        let field = Field { path, value, limits: limits.clone() };
         let id = key.parse::<u32>().ok().filter(|id| (*id as usize) < vocabulary);
         let id = id.ok_or_else(|| field.invalid(format!("its name is no token id below {vocabulary}")))?;
         Ok((TokenId(id), field.number(-100.0..=100.0)?))
@@ -152,16 +154,19 @@ pub(crate) fn stops(fields: &mut Fields, name: &str) -> Result<Vec<String>, ApiE
         return Err(field.wrong("a string or a list of strings"));
     }
     let stop = |field: Field| {
-        let empty = field.invalid("it is empty; a stop string needs at least one character");
-        field.string().and_then(|stop| if stop.is_empty() { Err(empty) } else { Ok(stop) })
+        let most = field.limits.stop_bytes;
+        let wrong =
+            field.invalid(format!("a stop string has at least one character and at most {most} bytes"));
+        field.string().and_then(|stop| if (1..=most).contains(&stop.len()) { Ok(stop) } else { Err(wrong) })
     };
-    field.list(STOPS)?.into_iter().map(stop).collect()
+    field.list_within(|limits| limits.stops)?.into_iter().map(stop).collect()
 }
 
 fn token_list(fields: &mut Fields, name: &str, served: &Served) -> Result<Vec<TokenId>, ApiError> {
     let vocabulary = served.handle.vocabulary();
     let Some(field) = fields.take(name) else { return Ok(Vec::new()) };
-    field.list(TOKEN_IDS)?.into_iter().map(|field| field.token_id(vocabulary).map(TokenId)).collect()
+    let ids = field.list_within(|limits| limits.token_ids)?.into_iter();
+    ids.map(|field| field.token_id(vocabulary).map(TokenId)).collect()
 }
 
 /// A number of tokens.
@@ -171,7 +176,7 @@ pub(crate) fn token_count(fields: &mut Fields, name: &str, least: i64) -> Result
 
 /// How many log-probabilities beside each token's own.
 pub(crate) fn logprob_count(fields: &mut Fields, name: &str) -> Result<Option<u32>, ApiError> {
-    Ok(fields.integer(name, 0..=LOGPROBS as i64)?.map(|count| count as u32))
+    Ok(fields.integer(name, 0..=i64::from(fields.limits().logprobs))?.map(|count| count as u32))
 }
 
 fn extras(fields: &mut Fields) -> Result<Extras, ApiError> {

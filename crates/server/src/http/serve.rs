@@ -7,7 +7,7 @@ use super::router::router;
 use super::tls;
 use crate::app::App;
 use crate::config::Config;
-use crate::limits::{HEADERS, Limits};
+use crate::limits::Limits;
 use crate::models::{ModelEntry, Models};
 use axum::Router;
 use hyper::server::conn::http1;
@@ -92,7 +92,7 @@ impl Bound {
         let listener = TcpListener::bind(config.address).await.map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
         let (phase, phases) = watch::channel(Phase::Serving);
-        let models = Models::new(models, config.loaded_models, &config.limits, phases.clone());
+        let models = Models::new(models, config.loaded_models, config.limits.clone(), phases.clone());
         Ok(Self { listener, address, tls, app: App::new(config, models, phases), phase })
     }
 
@@ -162,7 +162,7 @@ struct Acceptor {
     router: Router,
     tls: Option<TlsAcceptor>,
     places: Arc<Semaphore>,
-    limits: Limits,
+    limits: Arc<Limits>,
     phase: watch::Receiver<Phase>,
 }
 
@@ -218,7 +218,7 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_time)
         .max_buf_size(limits.header_bytes)
-        .max_headers(HEADERS)
+        .max_headers(limits.header_lines)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = pin!(connection);
     let result = tokio::select! {

@@ -5,7 +5,7 @@
 
 use crate::error::ApiError;
 use crate::generate::answering::{Answering, Update};
-use crate::limits::UNSENT_BYTES;
+use crate::limits::Limits;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
@@ -15,7 +15,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 use tracing::Instrument;
@@ -49,11 +48,11 @@ pub(crate) trait Protocol: Send + 'static {
 }
 
 /// The answer whose body is made by a task of its own.
-pub(crate) fn respond(answering: Answering, protocol: impl Protocol, keep_alive: Duration) -> Response {
+pub(crate) fn respond(answering: Answering, protocol: impl Protocol, limits: &Arc<Limits>) -> Response {
     let (sender, frames) = unbounded_channel();
     let unsent = Arc::new(AtomicUsize::new(0));
     let writer = Writer { sender, unsent: unsent.clone() };
-    tokio::spawn(write(writer, answering, protocol, keep_alive).in_current_span());
+    tokio::spawn(write(writer, answering, protocol, limits.clone()).in_current_span());
     let mut response = Response::new(Body::new(Frames { frames, unsent }));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -62,8 +61,8 @@ pub(crate) fn respond(answering: Answering, protocol: impl Protocol, keep_alive:
     response
 }
 
-async fn write(writer: Writer, mut answering: Answering, mut protocol: impl Protocol, keep_alive: Duration) {
-    let told = follow(&writer, &mut answering, &mut protocol, keep_alive).await;
+async fn write(writer: Writer, mut answering: Answering, mut protocol: impl Protocol, limits: Arc<Limits>) {
+    let told = follow(&writer, &mut answering, &mut protocol, &limits).await;
     let events = match told {
         Ok(()) => protocol.end(&answering),
         Err(End::ReaderGone) => return,
@@ -86,14 +85,14 @@ async fn follow(
     writer: &Writer,
     answering: &mut Answering,
     protocol: &mut impl Protocol,
-    keep_alive: Duration,
+    limits: &Limits,
 ) -> Result<(), End> {
     writer.events(protocol.begin())?;
     loop {
         let next = tokio::select! {
             biased;
             () = writer.sender.closed() => return Err(End::ReaderGone),
-            next = timeout(keep_alive, answering.next()) => next,
+            next = timeout(limits.keep_alive, answering.next()) => next,
         };
         match next {
             Err(_) => writer.send(Bytes::from_static(b": keep-alive\n\n"))?,
@@ -106,7 +105,7 @@ async fn follow(
             Ok(Err(error)) => return Err(End::Failed(error)),
         }
         let unsent = writer.unsent.load(Ordering::Relaxed);
-        if unsent > UNSENT_BYTES {
+        if unsent > limits.unsent_bytes {
             return Err(End::Failed(ApiError::SlowReader { unsent }));
         }
     }

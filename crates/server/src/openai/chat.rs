@@ -42,7 +42,7 @@ pub(crate) async fn answer(
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
     let (fields, served) = request::open(&app, request).await?;
-    let ChatRequest { conversation, wanted, params, delivery } = take(fields, &served, &app)?;
+    let ChatRequest { conversation, wanted, params, delivery } = take(fields, &served)?;
     let (prompt, formats) = prompt::of_chat(&app, &served, conversation).await?;
     let held = held::of_chat(&app, &served, wanted, formats).await?;
     let head = Head::new("chatcmpl-", &served);
@@ -61,7 +61,7 @@ pub(crate) async fn answer(
                 with_usage,
                 Some(prompt_ids).filter(|_| params.extras.token_ids),
             );
-            Ok(sse::respond(answering, stream, app.config.limits.keep_alive))
+            Ok(sse::respond(answering, stream, &app.config.limits))
         }
     }
 }
@@ -72,12 +72,12 @@ pub(crate) async fn render(
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
     let (fields, served) = request::open(&app, request).await?;
-    let ChatRequest { conversation, .. } = take(fields, &served, &app)?;
+    let ChatRequest { conversation, .. } = take(fields, &served)?;
     let (prompt, _) = prompt::of_chat(&app, &served, conversation).await?;
     Ok(chat_form::json(&chat_form::rendered(&served, &prompt)))
 }
 
-fn take(mut fields: Fields, served: &Served, app: &App) -> Result<ChatRequest, ApiError> {
+fn take(mut fields: Fields, served: &Served) -> Result<ChatRequest, ApiError> {
     let messages = messages(fields.require("messages", "a list of messages")?)?;
     let mut options = request::render_options(&mut fields)?;
     let template = served.text.template.as_ref();
@@ -89,7 +89,7 @@ fn take(mut fields: Fields, served: &Served, app: &App) -> Result<ChatRequest, A
     };
     fields.refuse("functions", "functions are gone; use `tools`")?;
     fields.refuse("function_call", "functions are gone; use `tool_choice`")?;
-    let mut params = Params::take(&mut fields, served, app.config.limits.request_time)?;
+    let mut params = Params::take(&mut fields, served)?;
     params.max_tokens = max_tokens(&mut fields)?;
     params.logprobs = logprobs(&mut fields)?;
     params.prompt_logprobs = logprob_count(&mut fields, PROMPT_LOGPROBS)?;

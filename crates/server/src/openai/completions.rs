@@ -45,7 +45,7 @@ pub(crate) async fn answer(
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
     let (fields, served) = request::open(&app, request).await?;
-    let request = take(fields, &served, &app)?;
+    let request = take(fields, &served)?;
     let CompletionRequest { params, delivery, form, .. } = &request;
     let (prompts, echo) = prompts(&app, &served, &request).await?;
     let head = Head::new("cmpl-", &served);
@@ -71,7 +71,7 @@ pub(crate) async fn answer(
         }
         Delivery::Stream { with_usage } => {
             let stream = CompletionStream::new(head, served, params, with_usage, echo);
-            Ok(sse::respond(answering, stream, app.config.limits.keep_alive))
+            Ok(sse::respond(answering, stream, &app.config.limits))
         }
     }
 }
@@ -82,7 +82,7 @@ pub(crate) async fn render(
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
     let (fields, served) = request::open(&app, request).await?;
-    let request = take(fields, &served, &app)?;
+    let request = take(fields, &served)?;
     let (prompts, _) = prompts(&app, &served, &request).await?;
     Ok(json(&Value::Array(prompts.iter().map(|prompt| rendered(&served, prompt)).collect())))
 }
@@ -106,10 +106,10 @@ async fn prompts(
     Ok((ids.into_iter().map(prompt).collect(), echo))
 }
 
-fn take(mut fields: Fields, served: &Served, app: &App) -> Result<CompletionRequest, ApiError> {
+fn take(mut fields: Fields, served: &Served) -> Result<CompletionRequest, ApiError> {
     let prompts =
         request::prompts(fields.require("prompt", "a text, token ids, or a list of them")?, served)?;
-    let mut params = Params::take(&mut fields, served, app.config.limits.request_time)?;
+    let mut params = Params::take(&mut fields, served)?;
     let has_echo = fields.boolean("echo")?.unwrap_or(false);
     let least = if has_echo { 0 } else { 1 };
     params.max_tokens =

@@ -2,7 +2,6 @@
 
 use crate::error::ApiError;
 use crate::generate::held::Form;
-use crate::limits::{CHOICE_TEXTS, NAME_LETTERS};
 use crate::wire::fields::{Field, Fields};
 use gannet_grammar::{Grammar, GrammarError};
 use serde_json::Value;
@@ -58,8 +57,9 @@ pub(crate) fn response_format(field: Field, schema: Schema) -> Result<Option<For
 /// A schema is held whether it is `strict` or not: an answer that doesn't follow it would help nobody.
 fn named_schema(fields: &mut Fields) -> Result<Form, ApiError> {
     let name = fields.require("name", "a name for the schema")?;
-    let wrong = name.wrong("1 to 64 characters");
-    if !(1..=NAME_LETTERS).contains(&name.string()?.chars().count()) {
+    let most = name.limits.name_letters;
+    let wrong = name.wrong(&format!("1 to {most} characters"));
+    if !(1..=most).contains(&name.string()?.chars().count()) {
         return Err(wrong);
     }
     fields.string("description")?;
@@ -114,31 +114,30 @@ fn only_one(forms: Vec<Form>) -> Result<Option<Form>, ApiError> {
 
 /// A schema, or its text.
 fn json(field: Field) -> Result<Form, ApiError> {
-    let path = field.path;
-    let grammar = match field.value {
-        Value::String(text) => Grammar::json_schema_from_text(&text),
-        schema @ (Value::Object(_) | Value::Bool(_)) => Grammar::json_schema(schema),
-        value @ (Value::Null | Value::Number(_) | Value::Array(_)) => {
-            return Err(Field { path, value }.wrong("a JSON schema"));
-        }
+    let limits = field.limits.grammar();
+    let grammar = match &field.value {
+        Value::String(text) => Grammar::json_schema_from_text(text, &limits),
+        schema @ (Value::Object(_) | Value::Bool(_)) => Grammar::json_schema(schema.clone(), &limits),
+        Value::Null | Value::Number(_) | Value::Array(_) => return Err(field.wrong("a JSON schema")),
     };
-    formed(path, grammar)
+    formed(field.path, grammar)
 }
 
 fn regex(field: Field) -> Result<Form, ApiError> {
-    let path = field.path.clone();
-    formed(path, Grammar::regex(&field.string()?))
+    let (path, limits) = (field.path.clone(), field.limits.grammar());
+    formed(path, Grammar::regex(&field.string()?, &limits))
 }
 
 fn lark(field: Field) -> Result<Form, ApiError> {
-    let path = field.path.clone();
-    formed(path, Grammar::lark(&field.string()?))
+    let (path, limits) = (field.path.clone(), field.limits.grammar());
+    formed(path, Grammar::lark(&field.string()?, &limits))
 }
 
 fn choice(field: Field) -> Result<Form, ApiError> {
-    let path = field.path.clone();
-    let choices = field.list(CHOICE_TEXTS)?.into_iter().map(Field::string).collect::<Result<Vec<_>, _>>()?;
-    formed(path, Grammar::choice(&choices))
+    let (path, limits) = (field.path.clone(), field.limits.grammar());
+    let texts = field.list_within(|limits| limits.choice_texts)?;
+    let choices = texts.into_iter().map(Field::string).collect::<Result<Vec<_>, _>>()?;
+    formed(path, Grammar::choice(&choices, &limits))
 }
 
 fn formed(path: String, grammar: Result<Grammar, GrammarError>) -> Result<Form, ApiError> {
@@ -151,10 +150,11 @@ fn formed(path: String, grammar: Result<Grammar, GrammarError>) -> Result<Form, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gannet_grammar::GrammarLimits;
     use serde_json::json;
 
     fn taken(body: Value) -> Result<Option<Form>, String> {
-        let mut fields = Fields::of_body(body).unwrap();
+        let mut fields = Fields::of_body(body, &std::sync::Arc::default()).unwrap();
         let form = take(&mut fields).map_err(|error| error.to_string())?;
         fields.finish().map_err(|error| error.to_string())?;
         Ok(form)
@@ -168,7 +168,7 @@ mod tests {
             assert_eq!(found, expected.map(|(path, grammar)| (path.to_owned(), grammar)));
         };
         let schema = json!({"type": "integer"});
-        let grammar = Grammar::json_schema(schema.clone()).unwrap();
+        let grammar = Grammar::json_schema(schema.clone(), &GrammarLimits::DEFAULT).unwrap();
         check(json!({}), None);
         check(json!({"response_format": {"type": "text"}}), None);
         let object = Grammar::json_object();
@@ -185,13 +185,16 @@ mod tests {
         check(json!({"guided_json": schema}), Some(("guided_json", grammar.clone())));
         check(json!({"guided_json": schema.to_string()}), Some(("guided_json", grammar.clone())));
         check(json!({"structured_outputs": {"json": schema}}), Some(("structured_outputs.json", grammar)));
-        check(json!({"guided_regex": "a+"}), Some(("guided_regex", Grammar::regex("a+").unwrap())));
-        let choice = Grammar::choice(&["a", "b"]).unwrap();
+        check(
+            json!({"guided_regex": "a+"}),
+            Some(("guided_regex", Grammar::regex("a+", &GrammarLimits::DEFAULT).unwrap())),
+        );
+        let choice = Grammar::choice(&["a", "b"], &GrammarLimits::DEFAULT).unwrap();
         check(
             json!({"structured_outputs": {"choice": ["a", "b"]}}),
             Some(("structured_outputs.choice", choice)),
         );
-        let lark = Grammar::lark("start: \"a\"").unwrap();
+        let lark = Grammar::lark("start: \"a\"", &GrammarLimits::DEFAULT).unwrap();
         check(json!({"guided_grammar": "start: \"a\""}), Some(("guided_grammar", lark)));
         check(
             json!({"structured_outputs": {"json_object": true}}),

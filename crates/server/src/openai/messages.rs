@@ -1,7 +1,6 @@
 //! The messages of a conversation: each kind with the fields that it may have.
 
 use crate::error::ApiError;
-use crate::limits::{CONTENT_PARTS, MESSAGES, TOOL_CALLS};
 use crate::wire::fields::{Field, Fields};
 use gannet_text::chat::{Content, Message};
 use serde_json::{Map, Value, json};
@@ -9,7 +8,8 @@ use serde_json::{Map, Value, json};
 /// Takes a conversation apart.
 pub(crate) fn messages(field: Field) -> Result<Vec<Message>, ApiError> {
     let empty = field.invalid("it is empty; a conversation has at least one message");
-    let messages: Vec<Message> = field.list(MESSAGES)?.into_iter().map(message).collect::<Result<_, _>>()?;
+    let messages: Vec<Message> =
+        field.list_within(|limits| limits.messages)?.into_iter().map(message).collect::<Result<_, _>>()?;
     if messages.is_empty() { Err(empty) } else { Ok(messages) }
 }
 
@@ -93,7 +93,11 @@ fn reasoning_item(item: &mut Fields) -> Result<Value, ApiError> {
     item.only("encrypted_content", &[], "this server encrypts no reasoning")?;
     let mut texts = Vec::new();
     for name in ["summary", "content"] {
-        let parts = item.take(name).map(|field| field.list(CONTENT_PARTS)).transpose()?.unwrap_or_default();
+        let parts = item
+            .take(name)
+            .map(|field| field.list_within(|limits| limits.content_parts))
+            .transpose()?
+            .unwrap_or_default();
         let is_whole = name == "content" && !parts.is_empty();
         if is_whole {
             // The whole says what its summary does.
@@ -189,7 +193,7 @@ fn tool_calls(field: Field) -> Result<Vec<Value>, ApiError> {
         fields.finish()?;
         Ok(json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}))
     };
-    field.list(TOOL_CALLS)?.into_iter().map(call).collect()
+    field.list_within(|limits| limits.tool_calls)?.into_iter().map(call).collect()
 }
 
 fn required_content(fields: &mut Fields) -> Result<Content, ApiError> {
@@ -204,7 +208,8 @@ fn content(field: Field) -> Result<Content, ApiError> {
         return Err(field.wrong("a string or a list of parts"));
     }
     let empty = field.invalid("it is empty; a content has at least one part");
-    let parts: Vec<Value> = field.list(CONTENT_PARTS)?.into_iter().map(part).collect::<Result<_, _>>()?;
+    let parts: Vec<Value> =
+        field.list_within(|limits| limits.content_parts)?.into_iter().map(part).collect::<Result<_, _>>()?;
     if parts.is_empty() { Err(empty) } else { Ok(Content::Parts(parts)) }
 }
 
@@ -234,7 +239,7 @@ mod tests {
     use super::*;
 
     fn take(value: Value) -> Result<Vec<Message>, ApiError> {
-        messages(Field { path: "messages".to_owned(), value })
+        messages(Field { path: "messages".to_owned(), value, limits: std::sync::Arc::default() })
     }
 
     #[test]

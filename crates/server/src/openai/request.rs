@@ -4,7 +4,6 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::generate::params::Params;
 use crate::generate::prompt::{self, TextEnds};
-use crate::limits::PROMPTS;
 use crate::models::Served;
 use crate::names;
 use crate::wire::body;
@@ -136,9 +135,8 @@ pub(crate) fn render_options(fields: &mut Fields) -> Result<RenderOptions, ApiEr
     }
     let mut variables = Map::new();
     if let Some(field) = fields.take("chat_template_kwargs") {
-        let path = field.path.clone();
+        let (path, limit) = (field.path.clone(), field.limits.template_variables);
         variables = field.object()?.into_rest();
-        let limit = crate::limits::TEMPLATE_VARIABLES;
         if variables.len() > limit {
             return Err(ApiError::TooMany { path, found: variables.len(), limit });
         }
@@ -228,7 +226,7 @@ pub(super) fn prompts(field: Field, served: &Served) -> Result<Prompts, ApiError
     if first.is_number() {
         return Ok(of(Said::Ids(vec![ids_of(field)?]), false));
     }
-    let entries = field.list(PROMPTS)?.into_iter();
+    let entries = field.list_within(|limits| limits.prompts)?.into_iter();
     let said = match first {
         Value::Array(_) => Said::Ids(entries.map(ids_of).collect::<Result<_, _>>()?),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {

@@ -2,7 +2,6 @@
 
 use crate::error::ApiError;
 use crate::generate::held::{Choice, Tools};
-use crate::limits::{NAME_LETTERS, TOOLS};
 use crate::wire::fields::{Field, Fields, shortened};
 use gannet_text::calls::Tool;
 use serde_json::{Map, Value, json};
@@ -52,7 +51,7 @@ fn list(fields: &mut Fields, form: ToolForm) -> Result<Tools, ApiError> {
     let mut tools = Tools::default();
     let Some(field) = fields.take("tools") else { return Ok(tools) };
     let mut names = HashSet::new();
-    for field in field.list(TOOLS)? {
+    for field in field.list_within(|limits| limits.tools)? {
         let path = field.path.clone();
         let (shown, tool) = one(field, form)?;
         if !names.insert(tool.name.clone()) {
@@ -108,10 +107,11 @@ fn one(field: Field, form: ToolForm) -> Result<(Value, Tool), ApiError> {
 }
 
 fn tool_name(field: Field) -> Result<String, ApiError> {
-    let wrong = field.wrong("1 to 64 letters, digits, `_`, `-` or `.`");
+    let most = field.limits.name_letters;
+    let wrong = field.wrong(&format!("1 to {most} letters, digits, `_`, `-` or `.`"));
     let name = field.string()?;
     let is_fine = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
-    let fits = (1..=NAME_LETTERS).contains(&name.len()) && name.chars().all(is_fine);
+    let fits = (1..=most).contains(&name.len()) && name.chars().all(is_fine);
     if fits { Ok(name) } else { Err(wrong) }
 }
 
@@ -167,7 +167,7 @@ fn allow(tools: &mut Tools, choice: &mut Fields, form: ToolForm) -> Result<(), A
     let mode = allowed.require("mode", "auto or required")?;
     let list = allowed.require("tools", "a list of tools")?;
     let mut names = HashSet::new();
-    for reference in list.list(TOOLS)? {
+    for reference in list.list_within(|limits| limits.tools)? {
         let mut reference = reference.object()?;
         reference.only("type", &[json!("function")], "only functions are known")?;
         let name = named(&mut reference, form)?;
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     fn taken(body: Value, form: ToolForm) -> Result<Tools, String> {
-        let mut fields = Fields::of_body(body).unwrap();
+        let mut fields = Fields::of_body(body, &std::sync::Arc::default()).unwrap();
         let tools =
             if form == ToolForm::Anthropic { take_anthropic(&mut fields) } else { take(&mut fields, form) };
         let tools = tools.map_err(|error| error.to_string())?;
@@ -279,7 +279,7 @@ mod tests {
             let error = taken(body, ToolForm::Nested).unwrap_err();
             assert!(error.contains(part), "{part} is not in {error}");
         };
-        check(json!({"tools": vec![0; TOOLS + 1]}), "`tools` has 257 entries, at most 256");
+        check(json!({"tools": vec![0; 257]}), "`tools` has 257 entries, at most 256");
         check(json!({"tools": [{}]}), "`tools[0].type` is missing");
         check(json!({"tools": [{"type": "web_search"}]}), "`tools[0].type` is not supported");
         check(

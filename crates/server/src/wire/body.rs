@@ -3,22 +3,32 @@
 //! A body that is too large is read on for a while and thrown away, so that a client that is still sending hears why.
 
 use super::fields::Fields;
+use super::place::path_at;
 use crate::error::ApiError;
-use crate::limits::{DISCARD_TIME, DISCARDED_BYTES, JSON_DEPTH, Limits};
+use crate::limits::Limits;
 use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, Request, header};
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use tokio::time::timeout;
 
 /// Reads the body and takes it as an object.
-pub(crate) async fn fields(request: Request<Body>, limits: &Limits) -> Result<Fields, ApiError> {
+pub(crate) async fn fields(request: Request<Body>, limits: &Arc<Limits>) -> Result<Fields, ApiError> {
     let (head, body) = request.into_parts();
     check_content_type(&head.headers)?;
     let bytes = read(&head.headers, body, limits).await?;
-    check_depth(&bytes, JSON_DEPTH)?;
-    let value = serde_json::from_slice(&bytes).map_err(|error| ApiError::NotJson(error.to_string()))?;
-    Fields::of_body(value)
+    check_depth(&bytes, limits.json_depth)?;
+    let value = serde_json::from_slice(&bytes).map_err(|error| not_json(&bytes, &error))?;
+    Fields::of_body(value, limits)
+}
+
+/// The complaint of the parser, with the field that it is about.
+fn not_json(bytes: &[u8], error: &serde_json::Error) -> ApiError {
+    let line =
+        bytes.split_inclusive(|byte| *byte == b'\n').take(error.line().saturating_sub(1)).map(<[u8]>::len);
+    let at = line.sum::<usize>() + error.column().saturating_sub(1);
+    ApiError::NotJson { path: path_at(bytes, at), why: error.to_string() }
 }
 
 /// A page on another site can't send this type without being asked for permission first.
@@ -36,7 +46,7 @@ async fn read(headers: &HeaderMap, mut body: Body, limits: &Limits) -> Result<Ve
     if body.size_hint().lower() > limit as u64 {
         // A client that waits to be told to go on has sent nothing yet.
         if !headers.contains_key(header::EXPECT) {
-            discard(body).await;
+            discard(body, limits).await;
         }
         return Err(too_large());
     }
@@ -44,7 +54,7 @@ async fn read(headers: &HeaderMap, mut body: Body, limits: &Limits) -> Result<Ve
         Err(_) => Err(ApiError::BodyTooSlow { limit: limits.body_time }),
         Ok(Ok(Some(bytes))) => Ok(bytes),
         Ok(Ok(None)) => {
-            discard(body).await;
+            discard(body, limits).await;
             Err(too_large())
         }
         Ok(Err(error)) => Err(ApiError::BodyBroken(error.to_string())),
@@ -64,9 +74,9 @@ async fn collect(body: &mut Body, limit: usize) -> Result<Option<Vec<u8>>, axum:
     Ok(Some(bytes))
 }
 
-async fn discard(mut body: Body) {
+async fn discard(mut body: Body, limits: &Limits) {
     let read = async {
-        let mut left = DISCARDED_BYTES;
+        let mut left = limits.discarded_bytes;
         while let Some(Ok(frame)) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
             left = left.saturating_sub(frame.into_data().map_or(0, |data| data.len()));
             if left == 0 {
@@ -75,13 +85,13 @@ async fn discard(mut body: Body) {
         }
     };
     // Who sends for longer than that doesn't want to hear.
-    let _ = timeout(DISCARD_TIME, read).await;
+    let _ = timeout(limits.discard_time, read).await;
 }
 
 /// Lists and objects are nested at most so deep; strings don't count.
 fn check_depth(bytes: &[u8], limit: usize) -> Result<(), ApiError> {
     let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
-    for byte in bytes {
+    for (at, byte) in bytes.iter().enumerate() {
         match (in_string, byte) {
             (true, _) if escaped => escaped = false,
             (true, b'\\') => escaped = true,
@@ -93,7 +103,7 @@ fn check_depth(bytes: &[u8], limit: usize) -> Result<(), ApiError> {
             (false, _) => {}
         }
         if depth > limit {
-            return Err(ApiError::TooDeep { limit });
+            return Err(ApiError::TooDeep { path: path_at(bytes, at), limit });
         }
     }
     Ok(())

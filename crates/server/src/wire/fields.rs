@@ -4,9 +4,11 @@
 //! or it is refused, never ignored.
 
 use crate::error::ApiError;
+use crate::limits::Limits;
 use serde_json::{Map, Number, Value};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 /// An object that is being taken apart.
 #[derive(Debug)]
@@ -14,6 +16,7 @@ pub(crate) struct Fields {
     /// The object's own path; empty for the body.
     path: String,
     rest: Map<String, Value>,
+    limits: Arc<Limits>,
 }
 
 /// A value and where it stands.
@@ -21,21 +24,29 @@ pub(crate) struct Fields {
 pub(crate) struct Field {
     pub(crate) path: String,
     pub(crate) value: Value,
+    /// What holds for this request.
+    pub(crate) limits: Arc<Limits>,
 }
 
 impl Fields {
     /// The body of a request, which must be an object.
-    pub(crate) fn of_body(value: Value) -> Result<Self, ApiError> {
+    pub(crate) fn of_body(value: Value, limits: &Arc<Limits>) -> Result<Self, ApiError> {
+        let limits = limits.clone();
         if let Value::Object(rest) = value {
-            return Ok(Self { path: String::new(), rest });
+            return Ok(Self { path: String::new(), rest, limits });
         }
-        Err(Field { path: "body".to_owned(), value }.wrong("an object"))
+        Err(Field { path: "body".to_owned(), value, limits }.wrong("an object"))
+    }
+
+    /// What holds for this request.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// The field of this name, if it is there and not null.
     pub(crate) fn take(&mut self, name: &str) -> Option<Field> {
         let value = self.rest.shift_remove(name).filter(|value| !value.is_null())?;
-        Some(Field { path: self.path_of(name), value })
+        Some(Field { path: self.path_of(name), value, limits: self.limits.clone() })
     }
 
     /// What a field says, left where it is.
@@ -139,13 +150,22 @@ impl Field {
         if values.len() > limit {
             return Err(ApiError::TooMany { path: self.path, found: values.len(), limit });
         }
-        let field = |(index, value)| Field { path: format!("{}[{index}]", self.path), value };
+        let field = |(index, value)| {
+            let (path, limits) = (format!("{}[{index}]", self.path), self.limits.clone());
+            Field { path, value, limits }
+        };
         Ok(values.into_iter().enumerate().map(field).collect())
+    }
+
+    /// A list of at most as many entries as one of the limits says.
+    pub(crate) fn list_within(self, limit: fn(&Limits) -> usize) -> Result<Vec<Field>, ApiError> {
+        let most = limit(&self.limits);
+        self.list(most)
     }
 
     pub(crate) fn object(self) -> Result<Fields, ApiError> {
         let Value::Object(rest) = self.value else { return Err(self.wrong("an object")) };
-        Ok(Fields { path: self.path, rest })
+        Ok(Fields { path: self.path, rest, limits: self.limits })
     }
 
     /// A token id below the size of the vocabulary.
@@ -212,7 +232,7 @@ mod tests {
     use serde_json::json;
 
     fn fields(value: Value) -> Fields {
-        Fields::of_body(value).unwrap()
+        Fields::of_body(value, &Arc::default()).unwrap()
     }
 
     fn message<T>(result: Result<T, ApiError>) -> String {

@@ -4,3 +4,4 @@
 
 pub(crate) mod body;
 pub(crate) mod fields;
+mod place;

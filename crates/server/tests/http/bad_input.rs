@@ -9,25 +9,27 @@ const COMPLETIONS: &str = "/v1/completions";
 #[test]
 fn text_that_is_no_json_is_refused() {
     let server = Server::start();
-    for text in [
-        &b""[..],
-        b"{",
-        b"nonsense",
-        b"{\"model\": \"toy\", }",
-        b"{\"a\": NaN}",
-        b"{\"a\": 1e999}",
-        b"{\"a\": \"\\ud800\"}",
-        b"{\"a\": \"\xff\"}",
-        b"{} {}",
+    for (text, param) in [
+        (&b""[..], None),
+        (b"{", None),
+        (b"nonsense", None),
+        (b"{\"model\": \"toy\", }", None),
+        (b"{\"temperature\": NaN}", Some("temperature")),
+        (b"{\"top_p\": 1, \"temperature\": 1e999}", Some("temperature")),
+        (b"{\"messages\": [{}, {\"content\": \"\\ud800\"}]}", Some("messages[1].content")),
+        (b"{\"a\": \"\xff\"}", Some("a")),
+        (b"{} {}", None),
     ] {
-        let message = server.connect().post(CHAT, text).is_error(400, None);
+        let message = server.connect().post(CHAT, text).is_error(400, param);
         assert!(message.contains("no valid JSON"), "{message}");
     }
     for text in [&b"[]"[..], b"5", b"null", b"\"toy\""] {
         server.connect().post(CHAT, text).is_error(400, Some("body"));
     }
     let deep = format!("{{\"messages\": {}{}}}", "[".repeat(100_000), "]".repeat(100_000));
-    assert!(server.connect().post(CHAT, deep.as_bytes()).is_error(400, None).contains("64 levels"));
+    let param = "messages[0][0][0][0][0][0][0]...";
+    let message = server.connect().post(CHAT, deep.as_bytes()).is_error(400, Some(param));
+    assert!(message.contains("64 levels"), "{message}");
     assert_eq!(server.get("/health").status, 200);
 }
 
@@ -56,7 +58,7 @@ fn a_body_that_is_too_large_is_refused_while_it_is_sent() {
         connection.write(&piece);
     }
     connection.read().is_error(413, None);
-    let chunked = Server::with(|setup| setup.config.limits.body_bytes = 100);
+    let chunked = Server::with(|setup| setup.limits.body_bytes = 100);
     let mut connection = chunked.connect();
     connection.write(
         format!(
@@ -198,7 +200,9 @@ fn what_would_be_costly_is_refused_quickly() {
     };
     for name in ["guided_json", "response_format", "tools"] {
         let body = deep(name, "{\"items\":", "}");
-        assert!(server.connect().post(CHAT, body.as_bytes()).is_error(400, None).contains("64 levels"));
+        let param = format!("{name}{}...", ".items".repeat(7));
+        let message = server.connect().post(CHAT, body.as_bytes()).is_error(400, Some(&param));
+        assert!(message.contains("64 levels"), "{message}");
     }
     let wide = json!({"enum": vec!["x"; 60_000]});
     let brackets = "(".repeat(10_000) + &")".repeat(10_000);
@@ -222,7 +226,7 @@ fn half_a_character_is_no_text() {
         let body = format!(
             "{{\"model\": \"toy\", \"messages\": [{{\"role\": \"user\", \"content\": \"{text}\"}}]}}"
         );
-        server.connect().post(CHAT, body.as_bytes()).is_error(400, None);
+        server.connect().post(CHAT, body.as_bytes()).is_error(400, Some("messages[0].content"));
     }
     assert_eq!(server.get("/v1/models").status, 200);
 }

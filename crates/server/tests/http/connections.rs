@@ -8,7 +8,7 @@ const BODY: &str = r#"{"model":"toy","prompt":"a","max_tokens":1}"#;
 
 #[test]
 fn silent_connections_are_closed_while_others_are_served() {
-    let server = Server::with(|setup| setup.config.limits.header_time = Duration::from_millis(200));
+    let server = Server::with(|setup| setup.limits.header_time = Duration::from_millis(200));
     let mut silent: Vec<_> = (0..50).map(|_| server.connect()).collect();
     let mut slow = server.connect();
     slow.write(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\n");
@@ -26,7 +26,7 @@ fn silent_connections_are_closed_while_others_are_served() {
 
 #[test]
 fn a_body_that_does_not_come_is_not_waited_for() {
-    let server = Server::with(|setup| setup.config.limits.body_time = Duration::from_millis(200));
+    let server = Server::with(|setup| setup.limits.body_time = Duration::from_millis(200));
     let mut slow = server.connect();
     slow.write(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{");
     slow.read().is_error(408, None);

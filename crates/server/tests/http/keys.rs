@@ -27,7 +27,7 @@ fn a_key_is_needed_where_there_are_keys() {
 fn requests_of_a_minute_are_counted_by_key() {
     let server = Server::with(|setup| {
         setup.config.keys = Keys::parse("first-key\nsecond-key").unwrap();
-        setup.config.limits.requests_per_minute = Some(2);
+        setup.limits.requests_per_minute = Some(2);
     });
     let ask = |key: &str| asked(&server, &format!("authorization: Bearer {key}\r\n"));
     assert_eq!((ask("first-key").status, ask("first-key").status), (200, 200));

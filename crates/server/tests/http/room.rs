@@ -31,7 +31,7 @@ fn what_the_context_can_not_hold_is_refused_with_the_numbers() {
 fn a_full_queue_refuses_at_once_and_says_when_to_come_again() {
     let server = Server::with(|setup| {
         setup.sequences = 1;
-        setup.config.limits.waiting = 1;
+        setup.limits.waiting = 1;
     });
     server.refuses(PATH, &long(json!({"n": 3})), 400, "n");
     server.ask(PATH, &long(json!({"n": 2, "max_tokens": 4})));
@@ -64,7 +64,7 @@ fn a_request_ends_at_its_time() {
 fn silence_in_a_stream_is_filled_with_comments() {
     let server = Server::with(|setup| {
         setup.sequences = 1;
-        setup.config.limits.keep_alive = Duration::from_millis(1);
+        setup.limits.keep_alive = Duration::from_millis(1);
     });
     let mut first = begun(&server, &long(json!({"stream": true})));
     first.read_until("data: ");
@@ -112,7 +112,7 @@ fn a_server_that_stops_ends_what_it_has_and_takes_nothing_new() {
 
 #[test]
 fn what_is_left_when_the_time_to_drain_is_over_hears_so() {
-    let mut server = Server::with(|setup| setup.config.limits.drain_time = Duration::from_millis(1));
+    let mut server = Server::with(|setup| setup.limits.drain_time = Duration::from_millis(1));
     let mut stream = begun(&server, &long(json!({"stream": true, "max_tokens": 500, "n": 4})));
     stream.read_until("data: ");
     server.stop();

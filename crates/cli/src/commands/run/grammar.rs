@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use clap::Args;
-use gannet_grammar::Grammar;
+use gannet_grammar::{Grammar, GrammarLimits};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -31,13 +31,13 @@ impl GrammarArguments {
             let is_itself =
                 schema.trim_start().starts_with('{') || ["true", "false"].contains(&schema.as_str());
             let text = if is_itself { schema.clone() } else { read(Path::new(schema))? };
-            Grammar::json_schema_from_text(&text)
+            Grammar::json_schema_from_text(&text, &GrammarLimits::DEFAULT)
         } else if self.json_object {
             Ok(Grammar::json_object())
         } else if let Some(expression) = &self.regex {
-            Grammar::regex(expression)
+            Grammar::regex(expression, &GrammarLimits::DEFAULT)
         } else if let Some(path) = &self.grammar {
-            Grammar::lark(&read(path)?)
+            Grammar::lark(&read(path)?, &GrammarLimits::DEFAULT)
         } else {
             return Ok(None);
         };

@@ -9,7 +9,7 @@ use crate::interrupt::Interrupt;
 use crate::progress;
 use crossbeam_channel::unbounded;
 use gannet_engine::{Constraint, EngineOptions, Request};
-use gannet_grammar::{GrammarConstraint, Grammars};
+use gannet_grammar::{GrammarConstraint, GrammarLimits, Grammars};
 use gannet_loader::{LoadError, LoadOptions, Loaded, Running};
 use gannet_ops::TokenId;
 use gannet_ops::sampling::Sampling;
@@ -56,7 +56,9 @@ impl Session {
         }
         let Loaded { model, text, runner, .. } = loaded;
         let constraint = match (&grammar, &text) {
-            (Some(grammar), Ok(text)) => Some(Grammars::new(&text.tokenizer)?.compile(grammar)?),
+            (Some(grammar), Ok(text)) => {
+                Some(Grammars::new(&text.tokenizer, GrammarLimits::DEFAULT)?.compile(grammar)?)
+            }
             (Some(_), Err(error)) => {
                 return Err(anyhow::anyhow!("a grammar needs a tokenizer, and there is none: {error}").into());
             }

@@ -132,7 +132,7 @@ fn config(arguments: &ServeArguments) -> Result<Config, Failure> {
         cors_origins: Origins::parse(&arguments.cors_origins)
             .map_err(|error| Failure::usage(format!("--cors-origin: {error}")))?,
         tls: tls.map(|(certificate, key)| Tls { certificate: certificate.clone(), key: key.clone() }),
-        limits: arguments.limits.resolve(),
+        limits: Arc::new(arguments.limits.limits.clone()),
         loaded_models: arguments.max_loaded_models.unwrap_or(usize::MAX),
     })
 }
@@ -175,7 +175,7 @@ fn models(arguments: &ServeArguments, backend: &Arc<dyn Backend>) -> Result<Vec<
                 memory: arguments.memory.bytes,
                 ..arguments.context.load_options()
             },
-            waiting: arguments.limits.waiting(),
+            waiting: arguments.limits.limits.waiting,
             vectors,
         };
         entries.push(ModelEntry { name, source: Arc::new(source) });

@@ -4,11 +4,9 @@ use super::super::format::{self, Schema};
 use super::super::messages::{messages, of_items};
 use super::super::request::{about_the_client, reasoning_effort};
 use super::super::tools::{self, ToolForm};
-use crate::app::App;
 use crate::error::ApiError;
 use crate::generate::held::{Form, Wanted};
 use crate::generate::params::{Params, token_count};
-use crate::limits::MESSAGES;
 use crate::models::Served;
 use crate::wire::fields::{Field, Fields};
 use gannet_text::chat::{Message, RenderOptions};
@@ -55,7 +53,7 @@ const ECHOED: [&str; 12] = [
 const THINKING: &str = "thinking_token_budget";
 
 /// Takes a request apart.
-pub(super) fn take(mut fields: Fields, served: &Served, app: &App) -> Result<ResponseRequest, ApiError> {
+pub(super) fn take(mut fields: Fields, served: &Served) -> Result<ResponseRequest, ApiError> {
     let mut echo = Map::new();
     for name in ECHOED {
         echo.insert(name.to_owned(), fields.peek(name));
@@ -73,7 +71,7 @@ pub(super) fn take(mut fields: Fields, served: &Served, app: &App) -> Result<Res
     };
     let is_kept = fields.boolean("store")?.unwrap_or(true);
     let most = token_count(&mut fields, "max_output_tokens", 1)?;
-    let mut params = Params::take(&mut fields, served, app.config.limits.request_time)?;
+    let mut params = Params::take(&mut fields, served)?;
     params.max_tokens = most.map(|most| ("max_output_tokens", most));
     let delivery = delivery(&mut fields, is_kept)?;
     about_the_client(&mut fields)?;
@@ -90,9 +88,9 @@ fn said(field: Field) -> Result<Vec<Message>, ApiError> {
     if !field.value.is_array() {
         return Err(field.wrong("a text or a list of items"));
     }
-    let path = field.path.clone();
-    let items = of_items(field.list(MESSAGES)?)?;
-    messages(Field { path, value: Value::Array(items) })
+    let (path, limits) = (field.path.clone(), field.limits.clone());
+    let items = of_items(field.list_within(|limits| limits.messages)?)?;
+    messages(Field { path, value: Value::Array(items), limits })
 }
 
 fn delivery(fields: &mut Fields, is_kept: bool) -> Result<Delivery, ApiError> {

@@ -43,7 +43,7 @@ pub(crate) async fn create(
     let mut fields = body::fields(request, &app.config.limits).await?;
     let served = model(&app, &mut fields).await?;
     let ResponseRequest { previous, instructions, said, options, wanted, params, delivery, is_kept, echo } =
-        input::take(fields, &served, &app)?;
+        input::take(fields, &served)?;
     let mut messages = earlier(&app, key, previous.as_deref())?;
     messages.extend(said);
     let head = Head::new("resp_", &served);
@@ -57,7 +57,7 @@ pub(crate) async fn create(
     match delivery {
         Delivery::Stream => {
             let stream = ResponseStream::new(form, keeper);
-            Ok(sse::respond(answering, stream, app.config.limits.keep_alive))
+            Ok(sse::respond(answering, stream, &app.config.limits))
         }
         Delivery::Whole => {
             let answer = answering.collect(1).await?.into_iter().next().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use crate::config::KeyIndex;
 use crate::error::ApiError;
-use crate::limits::{STORED_BYTES, STORED_RESPONSES};
+use crate::limits::Limits;
 use crate::wire::fields::shortened;
 use gannet_text::chat::{Content, Message};
 use serde_json::Value;
@@ -23,8 +23,11 @@ pub(crate) struct Entry {
 }
 
 /// All kept responses.
-#[derive(Debug, Default)]
-pub(crate) struct Store(Mutex<Kept>);
+#[derive(Debug)]
+pub(crate) struct Store {
+    kept: Mutex<Kept>,
+    limits: Arc<Limits>,
+}
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -47,6 +50,10 @@ impl Entry {
 }
 
 impl Store {
+    pub(crate) fn new(limits: &Arc<Limits>) -> Self {
+        Self { kept: Mutex::default(), limits: limits.clone() }
+    }
+
     /// Keeps a response, in place of an earlier state of it.
     pub(crate) fn keep(&self, id: &str, mut entry: Entry) {
         let mut kept = self.lock();
@@ -59,7 +66,8 @@ impl Store {
         }
         kept.bytes += entry.bytes;
         kept.entries.insert(id.to_owned(), entry);
-        while kept.entries.len() > STORED_RESPONSES || kept.bytes > STORED_BYTES {
+        let Limits { stored_responses, stored_bytes, .. } = *self.limits;
+        while kept.entries.len() > stored_responses || kept.bytes > stored_bytes {
             let Some(oldest) = kept.order.front().cloned() else { return };
             kept.forget(&oldest);
         }
@@ -80,7 +88,7 @@ impl Store {
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -100,21 +108,22 @@ mod tests {
 
     #[test]
     fn the_oldest_go_when_there_are_too_many() {
-        let store = Store::default();
-        for number in 0..STORED_RESPONSES + 2 {
+        let limits = Limits { stored_responses: 4, stored_bytes: 1000, ..Limits::default() };
+        let store = Store::new(&limits.into());
+        for number in 0..6 {
             store.keep(&number.to_string(), Entry::new(None, json!(number), Vec::new()));
         }
         assert!(store.find("0", None).is_err() && store.find("1", None).is_err());
         assert_eq!(store.find("2", None).unwrap().response, 2);
-        let large = Message::new("user", &"x".repeat(STORED_BYTES - 100));
+        let large = Message::new("user", &"x".repeat(998));
         store.keep("large", Entry::new(None, json!(0), vec![large]));
         assert!(store.find("large", None).is_ok());
-        assert!(store.find("500", None).is_err());
+        assert!(store.find("3", None).is_err());
     }
 
     #[test]
     fn a_response_is_its_keys_own() {
-        let store = Store::default();
+        let store = Store::new(&Arc::default());
         store.keep("a", Entry::new(Some(1), json!(1), Vec::new()));
         assert!(store.find("a", Some(1)).is_ok());
         assert!(store.find("a", Some(0)).is_err());

@@ -30,6 +30,7 @@ pub(crate) struct Server {
 /// What a test may change.
 pub(crate) struct Setup {
     pub(crate) config: Config,
+    pub(crate) limits: Limits,
     pub(crate) sequences: usize,
     pub(crate) names: Vec<&'static str>,
     /// Another chat template than the toy's.
@@ -85,9 +86,10 @@ impl Server {
                 keys: Keys::default(),
                 cors_origins: Origins::default(),
                 tls: None,
-                limits: Limits::default(),
+                limits: Arc::default(),
                 loaded_models: 8,
             },
+            limits: Limits::default(),
             sequences: SEQUENCES,
             names: vec!["toy"],
             template: None,
@@ -98,7 +100,7 @@ impl Server {
         let template = setup.template.map(|template| ("tokenizer.chat_template", template.into()));
         let changes: Vec<_> = template.into_iter().collect();
         let path = PathBuf::from(write_toy(&folder.path().join("toy.gguf"), &changes));
-        let (sequences, waiting) = (setup.sequences, setup.config.limits.waiting);
+        let (sequences, waiting) = (setup.sequences, setup.limits.waiting);
         let entry = |name: &&str| ModelEntry {
             name: (*name).to_owned(),
             source: Arc::new(ToySource {
@@ -113,6 +115,7 @@ impl Server {
             }),
         };
         let models = setup.names.iter().map(entry).collect();
+        setup.config.limits = Arc::new(setup.limits);
         let (stop, stopped) = oneshot::channel();
         let (tell, address) = std::sync::mpsc::channel();
         let thread = thread::spawn(move || {
