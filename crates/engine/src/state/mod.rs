@@ -391,7 +391,8 @@ impl StateManager {
     }
 
     /// Takes a sequence back to its first `tokens` tokens: the pages behind them are given back, since no step in flight
-    /// uses them.
+    /// uses them. It can go on from any of the tokens of the last page that has rows which stand, where it has no recurrent
+    /// state.
     pub(crate) fn rollback(&mut self, sequence: &mut SequenceState, tokens: usize) {
         for number in 0..self.groups.len() {
             self.give_back_from(number, sequence, tokens.div_ceil(PAGE_TOKENS));

@@ -258,6 +258,28 @@ fn a_block_across_a_pages_edge_leaves_nothing_wherever_it_falls() {
 }
 
 #[test]
+fn a_full_page_can_be_taken_back_until_a_row_beyond_it_stands() {
+    for kind in every_kind().filter(|kind| !kind.is_recurrent()) {
+        for back in 1..PAGE_TOKENS {
+            let mut drafting = Drafting::new(kind);
+            drafting.start(&ids(&prompt(1, PAGE_TOKENS as u32)));
+            drafting.plain_step();
+            let Drafting { manager, sequences, .. } = &mut drafting;
+            let one = &mut sequences[0];
+            one.computed -= back;
+            one.tokens.truncate(one.computed);
+            manager.rollback(&mut one.state, one.computed);
+            one.tokens.push(TokenId(5));
+            let known = one.tokens.len();
+            for _ in 0..back + 3 {
+                drafting.plain_step();
+            }
+            drafting.check_answer(0, known);
+        }
+    }
+}
+
+#[test]
 fn one_hit_restores_what_target_and_drafter_know() {
     for kind in Kind::DRAFTED {
         for length in [63, 64, 65, 100, 128, 150] {
