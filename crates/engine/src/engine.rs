@@ -7,6 +7,7 @@ mod admit;
 mod collect;
 mod masks;
 
+use crate::alarm::Alarm;
 use crate::batch::Assembler;
 use crate::containment::contained;
 use crate::handle::{Command, EngineHandle};
@@ -106,6 +107,7 @@ pub struct Engine {
     phases: Phases,
     faults: Faults,
     last_collected: Instant,
+    alarm: Arc<Alarm>,
 }
 
 /// A submitted step.
@@ -133,8 +135,9 @@ impl Engine {
         let (sender, inbox) = bounded(INBOX_COMMANDS);
         let stats = Arc::new(SharedStats::default());
         let state = StateManager::new(&runner.layout, &runner.budget);
-        let handle =
-            EngineHandle::new(sender, &runner, (state.longest_sequence(), options.waiting), stats.clone());
+        let alarm = Alarm::new(runner.interrupter());
+        let limits = (state.longest_sequence(), options.waiting);
+        let handle = EngineHandle::new((sender, alarm.clone()), &runner, limits, stats.clone());
         let pages = state.page_counts(std::iter::empty());
         stats.update(|stats| stats.pages = pages);
         let engine = Engine {
@@ -156,6 +159,7 @@ impl Engine {
             stats,
             phases: Phases::default(),
             last_collected: Instant::now(),
+            alarm,
         };
         (engine, handle)
     }
@@ -163,6 +167,7 @@ impl Engine {
     /// Runs until the last handle is dropped; then every request that is left hears so, as it does where the engine
     /// itself panics.
     pub fn run(mut self) {
+        let _watch = self.alarm.watch();
         if let Err(panic) = contained(|| self.serve()) {
             self.give_up(&format!("the engine has stopped: {panic}"));
         }
@@ -194,7 +199,7 @@ impl Engine {
         let mut lap = Lap::start();
         self.retire();
         for id in self.outbox.flush() {
-            self.cancel(id, FinishReason::Cancelled);
+            self.cancel(id, FinishReason::Unheard);
         }
         self.retire();
         lap.ends(&mut self.phases.commit);
@@ -223,14 +228,17 @@ impl Engine {
     /// Plans and submits a step, and collects the oldest one where as many are in flight as may be.
     fn step(&mut self) -> Result<(), DeviceError> {
         let mut lap = Lap::start();
-        self.expire(Instant::now());
+        let deadline = self.expire(Instant::now());
         self.admit()?;
         self.finish_draws()?;
         let plan = self.plan()?;
         lap.ends(&mut self.phases.schedule);
         let is_submitted = !plan.parts.is_empty();
         if is_submitted {
-            match self.submit(plan) {
+            self.alarm.begin_step(deadline);
+            let submitted = self.submit(plan);
+            self.alarm.end_step();
+            match submitted {
                 // Nothing of the step counts, so the next one computes the same rows again.
                 Err(DeviceError::Interrupted) => return Ok(()),
                 submitted => submitted?,
@@ -316,7 +324,10 @@ impl Engine {
     pub(crate) fn obey(&mut self, command: Command) {
         match command {
             Command::Submit(sequence) => self.queue.push(*sequence),
-            Command::Cancel(id) => self.cancel(id, FinishReason::Cancelled),
+            Command::Cancel(id) => {
+                self.alarm.heard();
+                self.cancel(id, FinishReason::Cancelled);
+            }
             Command::Truncate(id, tokens) => self.truncate(id, tokens),
         }
     }
@@ -353,11 +364,16 @@ impl Engine {
         self.cancel(id, FinishReason::Truncated);
     }
 
-    fn expire(&mut self, now: Instant) {
-        let is_late = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
-        let running = self.running.iter().map(|running| &running.sequence);
-        let late = self.queue.iter().chain(running).filter(|sequence| is_late(sequence.request.deadline));
-        for id in late.map(|sequence| sequence.id).collect::<Vec<_>>() {
+    /// Ends requests whose deadline has passed; the earliest deadline of the others.
+    fn expire(&mut self, now: Instant) -> Option<Instant> {
+        loop {
+            let running = self.running.iter().map(|running| &running.sequence);
+            let live = self.queue.iter().chain(running).filter(|sequence| !sequence.has_ended);
+            let (deadline, id) =
+                live.filter_map(|sequence| Some((sequence.request.deadline?, sequence.id))).min()?;
+            if deadline > now {
+                return Some(deadline);
+            }
             self.cancel(id, FinishReason::TimedOut);
         }
     }

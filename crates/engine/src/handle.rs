@@ -1,12 +1,12 @@
 //! The way into an engine from other threads.
 
+use crate::alarm::Alarm;
 use crate::embedding::Goal;
 use crate::request::{Request, RequestId};
 use crate::runner::{Pooling, Runner};
 use crate::sequence::Sequence;
 use crate::stats::{Clock, EngineStats, QueuePlace, SharedStats};
 use crossbeam_channel::{Sender, TrySendError};
-use gannet_ops::Interrupter;
 use gannet_ops::sampling::SamplingError;
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) enum Command {
 #[derive(Clone)]
 pub struct EngineHandle {
     inbox: Sender<Command>,
-    interrupter: Interrupter,
+    alarm: Arc<Alarm>,
     next_id: Arc<AtomicU64>,
     stats: Arc<SharedStats>,
     vocabulary: usize,
@@ -123,14 +123,14 @@ impl fmt::Display for Expected {
 
 impl EngineHandle {
     pub(crate) fn new(
-        inbox: Sender<Command>,
+        (inbox, alarm): (Sender<Command>, Arc<Alarm>),
         runner: &Runner,
         (longest_sequence, waiting_max): (usize, usize),
         stats: Arc<SharedStats>,
     ) -> Self {
         Self {
             inbox,
-            interrupter: runner.interrupter(),
+            alarm,
             next_id: Arc::new(AtomicU64::new(0)),
             stats,
             vocabulary: runner.vocabulary,
@@ -190,13 +190,14 @@ impl EngineHandle {
     /// Ends a request; the step in progress is given up. A request that has ended already is left alone.
     pub fn cancel(&self, id: RequestId) -> Result<(), SubmitError> {
         self.send(Command::Cancel(id))?;
-        self.interrupter.interrupt();
+        self.alarm.ring();
         Ok(())
     }
 
-    /// Ends a request without giving up the step in progress, which others may have a part in. A request that has ended
-    /// already is left alone.
+    /// Ends a request at the end of the step in progress, which others may have a part in; a step that goes on for longer
+    /// than a twentieth of a second is given up. A request that has ended already is left alone.
     pub fn abandon(&self, id: RequestId) -> Result<(), SubmitError> {
+        self.alarm.hurry();
         self.send(Command::Cancel(id))
     }
 

@@ -11,6 +11,7 @@ mod constraint;
 mod embedding;
 mod request;
 
+mod alarm;
 mod handle;
 
 mod engine;

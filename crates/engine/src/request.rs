@@ -140,8 +140,10 @@ pub enum FinishReason {
     ContextFull,
     /// The client ended it at an earlier token.
     Truncated,
-    /// The client asked to end it, or listens no more.
+    /// The client asked to end it.
     Cancelled,
+    /// Its sink took no more: nobody listens any more, or too slowly.
+    Unheard,
     /// Its deadline has passed.
     TimedOut,
     /// It can't go on; the text says why.
@@ -154,7 +156,7 @@ impl FinishReason {
         match self {
             FinishReason::EndToken(_) | FinishReason::Complete | FinishReason::Truncated => "stop",
             FinishReason::MaxTokens | FinishReason::ContextFull => "length",
-            FinishReason::Cancelled => "cancelled",
+            FinishReason::Cancelled | FinishReason::Unheard => "cancelled",
             FinishReason::TimedOut => "timeout",
             FinishReason::Failed(_) => "error",
         }
@@ -170,6 +172,7 @@ impl fmt::Display for FinishReason {
             FinishReason::ContextFull => write!(f, "the context is full"),
             FinishReason::Truncated => write!(f, "ended by the client at an earlier token"),
             FinishReason::Cancelled => write!(f, "cancelled"),
+            FinishReason::Unheard => write!(f, "nobody listens any more, or too slowly"),
             FinishReason::TimedOut => write!(f, "the deadline has passed"),
             FinishReason::Failed(why) => write!(f, "failed: {why}"),
         }

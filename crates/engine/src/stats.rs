@@ -39,6 +39,12 @@ impl Clock {
         self.first_token.get_or_insert_with(Instant::now);
     }
 
+    /// As if it had started so much earlier.
+    #[cfg(test)]
+    pub(crate) fn started_earlier(&mut self, by: Duration) {
+        self.started = self.started.and_then(|started| started.checked_sub(by));
+    }
+
     pub(crate) fn running_for(&self) -> Duration {
         self.started.map_or(Duration::ZERO, |started| started.elapsed())
     }

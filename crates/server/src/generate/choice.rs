@@ -129,6 +129,7 @@ impl Choice {
             FinishReason::MaxTokens | FinishReason::ContextFull => FinishKind::Length,
             FinishReason::Cancelled => return Err(ApiError::Draining),
             FinishReason::TimedOut => return Err(ApiError::TimedOut { limit: time }),
+            FinishReason::Unheard => return Err(ApiError::Failed(reason.to_string())),
             FinishReason::Failed(why) => return Err(ApiError::Failed(why.clone())),
         };
         let stop_token = match reason {
@@ -139,6 +140,7 @@ impl Choice {
             | FinishReason::MaxTokens
             | FinishReason::ContextFull
             | FinishReason::Cancelled
+            | FinishReason::Unheard
             | FinishReason::TimedOut
             | FinishReason::Failed(_) => None,
         };

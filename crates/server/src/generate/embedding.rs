@@ -116,6 +116,7 @@ fn ended(reason: FinishReason, time: Duration) -> ApiError {
         | FinishReason::Complete
         | FinishReason::MaxTokens
         | FinishReason::ContextFull
+        | FinishReason::Unheard
         | FinishReason::Truncated => ApiError::Failed(reason.to_string()),
     }
 }

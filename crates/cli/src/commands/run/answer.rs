@@ -150,8 +150,8 @@ fn ending(reason: FinishReason, stopped: Option<usize>) -> Result<Ending, Failur
         FinishReason::MaxTokens => Ok(Ending::MaxTokens),
         FinishReason::ContextFull => Ok(Ending::ContextFull),
         FinishReason::Cancelled => Ok(Ending::Interrupted),
-        // Neither was asked for: no stop string was found, and no deadline given.
-        FinishReason::Truncated | FinishReason::TimedOut => {
+        // None was asked for: no stop string was found, no deadline given, and all events are read.
+        FinishReason::Truncated | FinishReason::TimedOut | FinishReason::Unheard => {
             Err(anyhow::anyhow!("the engine gave the answer up: {reason}").into())
         }
         FinishReason::Failed(why) => Err(anyhow::anyhow!("the answer failed: {why}").into()),

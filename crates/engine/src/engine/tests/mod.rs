@@ -4,13 +4,14 @@ mod constrained;
 mod contained;
 mod drafts;
 mod faults;
+mod lifecycle;
 mod random;
 mod rule;
 mod scenarios;
 mod simulated;
 
 use super::{Engine, EngineOptions, Turn};
-use crate::handle::Command;
+use crate::handle::{Command, EngineHandle};
 use crate::request::{Event, FinishReason, Request, RequestId, Sink, Usage};
 use crate::sequence::Sequence;
 use crate::state::budget::{Wish, for_wish};
