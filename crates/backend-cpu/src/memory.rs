@@ -5,6 +5,7 @@
 
 use bytemuck::{AnyBitPattern, NoUninit, Pod, Zeroable};
 use gannet_ops::DeviceError;
+use std::ops::Range;
 
 /// The size and alignment of a huge page.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
@@ -56,6 +57,32 @@ impl Buffer {
     }
 }
 
+impl Buffer {
+    /// Gives the system back what lies in whole pages of its own within some bytes, which are of any value afterwards.
+    pub(crate) fn forget(&mut self, bytes: Range<usize>) {
+        give_back(&mut self.as_mut_slice()[bytes]);
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn give_back(memory: &mut [u8]) {
+    // SAFETY: asks for a number.
+    let Ok(page) = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }) else { return };
+    let start = memory.as_ptr().align_offset(page);
+    let Some(whole) =
+        memory.len().checked_sub(start).map(|bytes| bytes / page * page).filter(|bytes| *bytes > 0)
+    else {
+        return;
+    };
+    let memory = &mut memory[start..start + whole];
+    // SAFETY: the range is whole pages of memory of ours that nobody else has, and bytes that become zero are bytes. A
+    // system that refuses leaves them as they are.
+    let _ = unsafe { libc::madvise(memory.as_mut_ptr().cast(), memory.len(), libc::MADV_DONTNEED) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn give_back(_: &mut [u8]) {}
+
 /// Asks for huge pages under memory that starts with one. A system that has none refuses, and serves small ones.
 #[cfg(target_os = "linux")]
 fn advise_huge_pages(memory: &mut [u8]) {
@@ -79,6 +106,19 @@ mod tests {
             assert_eq!((buffer.bytes(), buffer.as_slice::<u8>().len()), (bytes, bytes));
             assert!(buffer.as_mut_slice::<u8>().iter().all(|byte| *byte == 0), "{bytes} bytes are zeroed");
             buffer.as_mut_slice::<u8>().fill(1);
+        }
+    }
+
+    #[test]
+    fn what_is_forgotten_leaves_the_rest_as_it_was() {
+        let bytes = 1 << 20;
+        for forgotten in [0..0, 100..5000, 5000..300_001, 0..bytes] {
+            let mut buffer = Buffer::zeroed(bytes, String::new).expect("there is memory");
+            buffer.as_mut_slice::<u8>().fill(7);
+            buffer.forget(forgotten.clone());
+            let kept = |(place, byte): (usize, &u8)| forgotten.contains(&place) || *byte == 7;
+            assert!(buffer.as_slice::<u8>().iter().enumerate().all(kept), "{forgotten:?}");
+            buffer.as_mut_slice::<u8>()[forgotten].fill(9);
         }
     }
 

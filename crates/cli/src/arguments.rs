@@ -80,7 +80,7 @@ pub(crate) struct ContextArguments {
 /// How much memory a model may take.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct MemoryArguments {
-    /// Memory that a model may take, weights and all, such as 800MiB or 4GiB [default: what is free]
+    /// Memory that models may take, weights and all, such as 800MiB or 4GiB [default: what is free]
     #[arg(long = "memory", value_name = "SIZE", value_parser = values::memory_bytes)]
     pub(crate) bytes: Option<u64>,
 }

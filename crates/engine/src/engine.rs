@@ -5,7 +5,10 @@
 
 mod admit;
 mod collect;
+mod lending;
 mod masks;
+
+pub use lending::Lender;
 
 use crate::alarm::Alarm;
 use crate::batch::Assembler;
@@ -18,8 +21,9 @@ use crate::scheduler::{self, Planner, Queue, StepBudget, StepPlan};
 use crate::sequence::{Running, Sequence};
 use crate::state::StateManager;
 use crate::stats::{Faults, Lap, Phases, SharedStats};
-use crossbeam_channel::{Receiver, TryRecvError, bounded};
+use crossbeam_channel::{Receiver, TryRecvError, bounded, select};
 use gannet_ops::{DeviceError, RecurrentBank, SampleRows, StepId};
+use lending::Lending;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
@@ -108,6 +112,7 @@ pub struct Engine {
     faults: Faults,
     last_collected: Instant,
     alarm: Arc<Alarm>,
+    lending: Lending,
 }
 
 /// A submitted step.
@@ -160,6 +165,7 @@ impl Engine {
             phases: Phases::default(),
             last_collected: Instant::now(),
             alarm,
+            lending: Lending::default(),
         };
         (engine, handle)
     }
@@ -181,9 +187,15 @@ impl Engine {
                 Err(TryRecvError::Empty) => {
                     if self.turn() == Turn::Idle {
                         self.check_invariants();
-                        match self.inbox.recv() {
-                            Ok(command) => self.obey(command),
-                            Err(_) => return,
+                        select! {
+                            recv(self.inbox) -> command => match command {
+                                Ok(command) => self.obey(command),
+                                Err(_) => return,
+                            },
+                            recv(self.lending.asked) -> asked => match asked {
+                                Ok(asked) => self.give_back(asked),
+                                Err(_) => self.nobody_asks(),
+                            },
                         }
                     }
                 }
@@ -193,6 +205,7 @@ impl Engine {
 
     /// One pass: admit, step, collect, tell. A device error ends what runs, and what waits may still be served.
     pub(crate) fn turn(&mut self) -> Turn {
+        self.answer_askers();
         if let Err(error) = self.step() {
             self.fail_all(&error);
         }
@@ -258,6 +271,9 @@ impl Engine {
             };
             let Some((id, why)) = self.first_without_pages(&plan)? else { return Ok(plan) };
             self.planner.reuse(plan);
+            if self.take_lent() {
+                continue;
+            }
             // What is in flight may end sequences, which frees pages.
             if self.in_flight.is_empty() { self.make_room(id, &why)? } else { self.collect()? }
         }

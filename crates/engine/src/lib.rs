@@ -31,7 +31,7 @@ mod evaluate;
 
 pub use constraint::{Constraint, ConstraintError, MayEnd, Progress};
 pub use embedding::{EmbedError, Embedding, EmbeddingRequest, EmbeddingResult, EmbeddingSink};
-pub use engine::{Engine, EngineOptions, OptionsError};
+pub use engine::{Engine, EngineOptions, Lender, OptionsError};
 pub use evaluate::{EvaluateError, evaluate};
 pub use handle::{EngineHandle, LOGPROBS_MAX, SubmitError};
 pub use numerics::NumericsId;

@@ -2,14 +2,18 @@
 //!
 //! An engine states what it needs at least and what it wishes. It gets its wish where that is free, else as much above
 //! its least as there is, or is refused with the numbers. What it gives back, and all of it when its grant is dropped, is
-//! free for the next.
+//! free for the next. Where a wish is more than what is free, engines that run are asked for their idle pages first; they may
+//! take memory again when they need it and it is free.
 //!
-//! Invariant: grants never add up to more than the total.
+//! Invariants: grants never add up to more than the total; nobody waits for an engine with a lock held.
 //!
 //! Allocates nothing itself.
 
+use crate::LoadError;
+use crate::machine::available_bytes;
+use gannet_engine::Lender;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// What memory is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +115,14 @@ pub struct OverBudget {
 pub struct MemoryBroker {
     total: u64,
     granted: Mutex<u64>,
+    lenders: Mutex<Vec<Borrower>>,
+}
+
+/// An engine that has memory and gives back what lies idle.
+#[derive(Clone, Debug)]
+struct Borrower {
+    grant: Weak<Mutex<Grant>>,
+    lender: Lender,
 }
 
 /// What one engine was granted; it is given back when dropped.
@@ -123,12 +135,25 @@ pub struct Grant {
 impl MemoryBroker {
     /// An account of so many bytes.
     pub fn new(total: u64) -> Arc<Self> {
-        Arc::new(Self { total, granted: Mutex::new(0) })
+        Arc::new(Self { total, granted: Mutex::default(), lenders: Mutex::default() })
+    }
+
+    /// The account of this process: of so many bytes, or of what the system has left where nothing was asked for.
+    ///
+    /// # Errors
+    /// More was asked for than the system has.
+    pub fn of_process(asked: Option<u64>) -> Result<Arc<Self>, LoadError> {
+        let available = available_bytes();
+        match asked {
+            Some(asked) if asked > available => Err(LoadError::BudgetTooLarge { asked, available }),
+            Some(asked) => Ok(Self::new(asked)),
+            None => Ok(Self::new(available)),
+        }
     }
 
     /// Bytes that nobody has.
     pub fn free(&self) -> u64 {
-        self.total - *self.granted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.total - *lock(&self.granted)
     }
 
     /// Bytes of the whole account.
@@ -142,7 +167,7 @@ impl MemoryBroker {
         self: &Arc<Self>,
         choose: impl FnOnce(u64) -> Result<MemoryUse, E>,
     ) -> Result<Grant, E> {
-        let mut granted = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut granted = lock(&self.granted);
         let free = self.total - *granted;
         let has = choose(free)?;
         if has.total() > free {
@@ -150,6 +175,23 @@ impl MemoryBroker {
         }
         *granted += has.total();
         Ok(Grant { broker: Arc::clone(self), has })
+    }
+
+    /// Asks the engines that run for idle pages until so many bytes are free, or none of them has any more. Waits for their
+    /// steps.
+    pub fn make_room(&self, bytes: u64) {
+        let lenders = lock(&self.lenders).clone();
+        for Borrower { grant, lender } in lenders {
+            let lacking = bytes.saturating_sub(self.free());
+            if lacking == 0 {
+                return;
+            }
+            let given = lender.give_back(lacking);
+            // An engine that has ended meanwhile has given back everything.
+            grant.upgrade().into_iter().for_each(|grant| {
+                lock(&grant).give_back(MemoryClass::Pages, given);
+            });
+        }
     }
 }
 
@@ -159,20 +201,44 @@ impl Grant {
         self.has
     }
 
+    /// Lets the process have what the engine with this grant doesn't use.
+    pub(crate) fn lend(grant: &Arc<Mutex<Grant>>, lender: Lender) {
+        let broker = Arc::clone(&lock(grant).broker);
+        let mut lenders = lock(&broker.lenders);
+        lenders.retain(|other| other.grant.strong_count() > 0);
+        lenders.push(Borrower { grant: Arc::downgrade(grant), lender });
+    }
+
+    /// Takes bytes of a class again, where so many are free.
+    pub fn take(&mut self, class: MemoryClass, bytes: u64) -> bool {
+        let mut granted = lock(&self.broker.granted);
+        let is_free = bytes <= self.broker.total - *granted;
+        if is_free {
+            *granted += bytes;
+            self.has = self.has.with(class, self.has.of(class) + bytes);
+        }
+        is_free
+    }
+
     /// Gives bytes of a class back, at most all that it has of it: idle pages, or what an estimate was too high by.
     /// Returns how many were given.
     pub fn give_back(&mut self, class: MemoryClass, bytes: u64) -> u64 {
         let given = bytes.min(self.has.of(class));
         self.has = self.has.with(class, self.has.of(class) - given);
-        *self.broker.granted.lock().unwrap_or_else(PoisonError::into_inner) -= given;
+        *lock(&self.broker.granted) -= given;
         given
     }
 }
 
 impl Drop for Grant {
     fn drop(&mut self) {
-        *self.broker.granted.lock().unwrap_or_else(PoisonError::into_inner) -= self.has.total();
+        *lock(&self.broker.granted) -= self.has.total();
     }
+}
+
+/// Numbers and lists that are whole at any moment, whoever panicked.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -195,6 +261,8 @@ mod tests {
         assert_eq!(first.give_back(MemoryClass::Pages, 1000), 30, "no more than it has");
         drop(second);
         assert_eq!((broker.free(), first.memory().total()), (90, 10));
+        assert!(!first.take(MemoryClass::Pages, 91) && first.take(MemoryClass::Pages, 80));
+        assert_eq!((broker.free(), first.memory().total()), (10, 90));
         drop(first);
         assert_eq!(broker.free(), 100);
     }

@@ -27,7 +27,7 @@ use gannet_text::text::Text;
 use memory::Wanted;
 use progress::WatchedWeights;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 /// Rows of the largest step, where nothing else is chosen.
@@ -147,9 +147,13 @@ pub fn load_within(
     let wanted = Wanted::new(&model, &checkpoint, options)?;
     let program = model.program(&wanted.program_options())?;
     let weights = model.weights_of(&checkpoint, &program.weights)?;
+    let tensor_bytes = checkpoint.tensor_bytes() as u64;
+    if let Ok(wish) = MemoryPlan::fit(&wanted, &program, tensor_bytes, u64::MAX) {
+        broker.make_room(wish.memory.total());
+    }
     let mut planned = None;
     let grant = broker.grant::<LoadError>(|free| {
-        let plan = MemoryPlan::fit(&wanted, &program, checkpoint.tensor_bytes() as u64, free)?;
+        let plan = MemoryPlan::fit(&wanted, &program, tensor_bytes, free)?;
         Ok(planned.insert(plan).memory)
     })?;
     let memory = planned.expect("a granted plan was made");
@@ -189,6 +193,23 @@ fn apply(options: &LoadOptions, model: &mut Model) -> Result<(), LoadError> {
 pub fn start(runner: Runner, options: EngineOptions) -> Result<Running, LoadError> {
     options.check(&runner)?;
     let (engine, handle) = Engine::new(runner, options);
+    run(engine, handle)
+}
+
+/// As [`start`], of one of several models: the engine holds its part of the process's memory, and gives others that of idle
+/// pages when they load.
+pub fn start_lending(runner: Runner, options: EngineOptions, grant: Grant) -> Result<Running, LoadError> {
+    options.check(&runner)?;
+    let (mut engine, handle) = Engine::new(runner, options);
+    let grant = Arc::new(Mutex::new(grant));
+    let account = Arc::clone(&grant);
+    let take =
+        move |bytes| account.lock().unwrap_or_else(PoisonError::into_inner).take(MemoryClass::Pages, bytes);
+    Grant::lend(&grant, engine.lend(take));
+    run(engine, handle)
+}
+
+fn run(engine: Engine, handle: EngineHandle) -> Result<Running, LoadError> {
     let thread = Builder::new().name("engine".to_owned()).spawn(move || engine.run())?;
     Ok(Running { handle, thread })
 }

@@ -104,6 +104,12 @@ pub trait State: Any + Send {
     /// Copies pages within a group: from the first to the second of each pair.
     fn copy_pages(&mut self, group: GroupId, copies: &[(PageId, PageId)]) -> Result<(), DeviceError>;
 
+    /// The pages are not read before they are written again, so their memory may go back to the system until then. A device
+    /// that can't part with some of its memory keeps it.
+    fn forget_pages(&mut self, _group: GroupId, _pages: &[PageId]) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
     /// Says how many rows of each sequence of a step stand, so that its recurrent candidates become state.
     fn accept(&mut self, step: StepId, rows: &[u32]) -> Result<(), DeviceError>;
 

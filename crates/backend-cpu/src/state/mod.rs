@@ -114,6 +114,10 @@ impl State for CpuState {
         self.pools.copy(group, copies)
     }
 
+    fn forget_pages(&mut self, group: GroupId, pages: &[PageId]) -> Result<(), DeviceError> {
+        self.pools.forget(group, pages)
+    }
+
     fn accept(&mut self, step: StepId, rows: &[u32]) -> Result<(), DeviceError> {
         let memory = self.steps.get_mut(step)?;
         memory.check_accepted(rows)?;

@@ -149,6 +149,19 @@ impl Pools {
         Ok(())
     }
 
+    /// Gives back the memory of pages that are written before they are read again.
+    pub(crate) fn forget(&mut self, group: GroupId, pages: &[PageId]) -> Result<(), DeviceError> {
+        let groups = self.groups.len();
+        let pool = self.groups.get_mut(group.0 as usize);
+        let pool = pool.ok_or_else(|| unknown("page group", group.0, format!("there are {groups}")))?;
+        for page in pages {
+            pool.check(*page)?;
+            let start = page.0 as usize * pool.page_bytes;
+            pool.buffer.forget(start..start + pool.page_bytes);
+        }
+        Ok(())
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.groups.iter().map(|pool| pool.buffer.bytes()).sum()
     }

@@ -20,10 +20,10 @@ impl Engine {
                 }
                 return Ok(());
             };
-            if !self.start(place, slot)? {
-                if self.preempt_for(self.queue.get(place).request.priority)? {
-                    continue;
-                }
+            if self.start(place, slot)? || self.take_lent() {
+                continue;
+            }
+            if !self.preempt_for(self.queue.get(place).request.priority)? {
                 return Ok(());
             }
         }

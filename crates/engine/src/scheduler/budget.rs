@@ -1,16 +1,20 @@
 //! How many rows a step may have, so that it takes about as long as it should.
 //!
 //! While only prompts are computed, a step is to take 250 ms, which still lets a cancel through quickly. While anyone
-//! decodes, it is to take two and a half times what decoding alone takes, so that a reader hardly sees a prompt arrive,
-//! but at least 25 ms, and at most 50 ms. Both parts of a step are measured on the steps themselves: what decoding takes,
-//! and what each row of a prompt adds, which grows with what it reads.
+//! decodes, it is to take two and a half times what decoding alone takes, at least 25 ms and at most 250 ms: then the
+//! slowest steps stay under three of the usual ones, and a prompt gets three fifths of the time, so that it comes in well
+//! under twice the time that it takes alone. Both parts of a step are measured on the steps themselves: what decoding takes,
+//! and what each row of a prompt adds, which grows with what it reads. What decoding takes grows too, as answers get longer,
+//! so that while a prompt is computed every sixteenth step is without it.
 
 use std::time::Duration;
 
 /// How much longer than decoding alone a step may take.
 const OF_DECODING: f64 = 2.5;
-/// How long a step may take while anyone decodes, whatever decoding takes: at least and at most, in seconds.
-const DECODING: (f64, f64) = (0.025, 0.050);
+/// How long a step may take while anyone decodes, whatever decoding takes: at least, in seconds.
+const DECODING: f64 = 0.025;
+/// Steps with rows of prompts after which one is without them.
+const STEPS_UNTIL_ALONE: u32 = 15;
 /// How long a step may take while only prompts are computed, in seconds.
 const PREFILLING: f64 = 0.250;
 /// Rows of prompts that a step may have however slow they are, so that prompts don't stand still.
@@ -30,6 +34,8 @@ pub(crate) struct StepBudget {
     decoding: Option<f64>,
     /// Seconds that a row of a prompt adds to a step.
     prompt_row: Option<f64>,
+    /// Steps with rows of prompts since the last one without.
+    mixed_steps: u32,
 }
 
 /// The rows of a step, by what they are there for.
@@ -42,7 +48,7 @@ pub(crate) struct StepRows {
 impl StepBudget {
     /// `fixed` rows where a person chose; at most `most`.
     pub(crate) fn new(fixed: Option<usize>, most: usize) -> Self {
-        Self { fixed, most, decoding: None, prompt_row: None }
+        Self { fixed, most, decoding: None, prompt_row: None, mixed_steps: 0 }
     }
 
     /// Rows of the next step. `decoding` of them are taken already.
@@ -50,11 +56,14 @@ impl StepBudget {
         if let Some(fixed) = self.fixed {
             return fixed.min(self.most).max(decoding);
         }
+        if decoding > 0 && self.mixed_steps >= STEPS_UNTIL_ALONE {
+            return decoding;
+        }
         let left = if decoding == 0 {
             PREFILLING
         } else {
             let alone = self.decoding.unwrap_or(0.0);
-            (alone * OF_DECODING).clamp(DECODING.0, DECODING.1) - alone
+            (alone * OF_DECODING).clamp(DECODING, PREFILLING) - alone
         };
         let prompts = match self.prompt_row {
             Some(seconds) => (left / seconds) as usize,
@@ -68,8 +77,10 @@ impl StepBudget {
         let took = took.as_secs_f64();
         if rows.prompts == 0 {
             follow(&mut self.decoding, took);
+            self.mixed_steps = 0;
             return;
         }
+        self.mixed_steps = if rows.decoding > 0 { self.mixed_steps + 1 } else { 0 };
         let alone = if rows.decoding > 0 { self.decoding.unwrap_or(0.0) } else { 0.0 };
         let prompts = (took - alone).max(took * PROMPT_SHARE_MIN);
         if prompts > 0.0 {
@@ -114,8 +125,23 @@ mod tests {
             measure(&mut budget, 1, 0, decoding);
             budget.rows(1) - 1
         };
-        assert_eq!([rows(1), rows(10), rows(16), rows(40), rows(45)], [24, 15, 24, 10, 5]);
-        assert_eq!([rows(50), rows(400)], [4, 4], "prompts don't stand still");
+        assert_eq!([rows(1), rows(10), rows(16), rows(40), rows(100)], [24, 15, 24, 60, 150]);
+        assert_eq!([rows(200), rows(400)], [50, 4], "prompts don't stand still");
+    }
+
+    #[test]
+    fn what_decoding_takes_is_looked_at_while_a_prompt_is_computed() {
+        let mut budget = StepBudget::new(None, 512);
+        measure(&mut budget, 8, 0, 16);
+        measure(&mut budget, 0, 100, 100);
+        for _ in 0..15 {
+            assert_eq!(budget.rows(8), 8 + 24);
+            measure(&mut budget, 8, 24, 16 + 24);
+        }
+        assert_eq!((budget.rows(8), budget.rows(0)), (8, 250));
+        measure(&mut budget, 8, 0, 32);
+        assert_eq!(budget.rows(8), 8 + 30, "a quarter of the way to 32 ms");
+        assert_eq!(StepBudget::new(Some(20), 512).rows(8), 20, "what a person chose stays");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Who runs in the next step, and how far.
 //!
-//! Every running sequence advances in each step. Decoding ones have their row first. What is left of the step's rows is
+//! Every running sequence advances in each step, but for prompts in those that measure decoding alone. Decoding ones have their row first. What is left of the step's rows is
 //! shared among prompts: a quarter evenly, so that nobody stands still, and the rest to the prompt with the fewest
 //! tokens left, those that have waited longest before all others. Which rows a step holds changes no bit of any
 //! answer, so all of this is free to change.

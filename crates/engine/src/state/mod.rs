@@ -15,6 +15,7 @@
 //! them after each step in debug builds and when the engine falls idle.
 
 pub mod budget;
+mod lending;
 mod pages;
 mod prefix;
 

@@ -8,6 +8,8 @@ pub(crate) struct PagePool {
     holders: Vec<u32>,
     /// The last one is taken next, so that a page that was just used is used again.
     free: Vec<PageId>,
+    /// Pages without memory, which was given back to the process.
+    lent: Vec<PageId>,
     /// Memory of checks.
     counted: Vec<u32>,
 }
@@ -15,11 +17,29 @@ pub(crate) struct PagePool {
 impl PagePool {
     pub(crate) fn new(total: u32) -> Self {
         let (holders, free) = (vec![0; total as usize], (0..total).rev().map(PageId).collect());
-        Self { holders, free, counted: Vec::new() }
+        Self { holders, free, lent: Vec::new(), counted: Vec::new() }
     }
 
+    /// Pages that have memory.
     pub(crate) fn total(&self) -> usize {
-        self.holders.len()
+        self.holders.len() - self.lent.len()
+    }
+
+    pub(crate) fn lent(&self) -> usize {
+        self.lent.len()
+    }
+
+    /// Takes a free page away, whose memory is given back.
+    pub(crate) fn lend(&mut self) -> Option<PageId> {
+        let page = self.free.pop()?;
+        self.lent.push(page);
+        Some(page)
+    }
+
+    /// So many of the pages that were lent have memory again.
+    pub(crate) fn return_lent(&mut self, pages: usize) {
+        let kept = self.lent.len() - pages;
+        self.free.extend(self.lent.drain(kept..));
     }
 
     pub(crate) fn free(&self) -> usize {
@@ -56,18 +76,18 @@ impl PagePool {
 
     /// Panics unless each page is held as often as it occurs in `held`, and the others are free.
     pub(crate) fn check(&mut self, held: impl Iterator<Item = PageId>) {
-        let Self { holders, free, counted } = self;
+        let Self { holders, free, lent, counted } = self;
         counted.clear();
         counted.resize(holders.len(), 0);
         for page in held {
             counted[page.0 as usize] += 1;
         }
         assert_eq!(counted, holders, "each page is held as often as sequences and tree refer to it");
-        for page in &*free {
+        for page in free.iter().chain(&*lent) {
             let count = &mut counted[page.0 as usize];
-            assert_eq!(*count, 0, "a free page is held by nobody and is free once");
+            assert_eq!(*count, 0, "a free or lent page is held by nobody and listed once");
             *count = 1;
         }
-        assert!(!counted.contains(&0), "each page that nobody holds is free");
+        assert!(!counted.contains(&0), "each page that nobody holds is free or lent");
     }
 }

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::model_reference::ModelReference;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use gannet_loader::LoadOptions;
+use gannet_loader::{LoadOptions, MemoryBroker};
 use gannet_ops::Backend;
 use gannet_server::{Config, Keys, LevelFilter, LogForm, ModelEntry, Origins, Tls};
 use limits::LimitArguments;
@@ -159,6 +159,7 @@ fn models(arguments: &ServeArguments, backend: &Arc<dyn Backend>) -> Result<Vec<
     let positional = arguments.model.as_ref().map(|reference| NamedModel::unnamed(reference.clone()));
     let texts = positional.into_iter().chain(arguments.models.iter().cloned()).map(text);
     let vectors = arguments.embedding_models.iter().cloned().map(|named| (named, Some(pooled)));
+    let broker = MemoryBroker::of_process(arguments.memory.bytes)?;
     let mut entries: Vec<ModelEntry> = Vec::new();
     for (NamedModel { name, reference }, vectors) in texts.chain(vectors) {
         if entries.iter().any(|entry| entry.name == name) {
@@ -169,10 +170,10 @@ fn models(arguments: &ServeArguments, backend: &Arc<dyn Backend>) -> Result<Vec<
         let source = Source {
             path: reference.locate()?,
             backend: backend.clone(),
+            broker: broker.clone(),
             options: LoadOptions {
                 sequences: Some(arguments.max_sequences.unwrap_or(DEFAULT_SEQUENCES)),
                 fewer_sequences: arguments.max_sequences.is_none(),
-                memory: arguments.memory.bytes,
                 ..arguments.context.load_options()
             },
             waiting: arguments.limits.limits.waiting,

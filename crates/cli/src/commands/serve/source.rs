@@ -3,7 +3,7 @@
 use crate::commands::end_token_ids;
 use crate::model_reference::ModelReference;
 use gannet_engine::EngineOptions;
-use gannet_loader::{LoadError, LoadOptions, Loaded, Purpose, Running};
+use gannet_loader::{LoadError, LoadOptions, Loaded, MemoryBroker, Purpose, Running};
 use gannet_ops::{Backend, PoolKind};
 use gannet_server::{LoadFailure, Model, ModelSource};
 use std::path::{Path, PathBuf};
@@ -46,6 +46,8 @@ impl FromStr for NamedModel {
 pub(super) struct Source {
     pub(super) path: PathBuf,
     pub(super) backend: Arc<dyn Backend>,
+    /// The account of the process's memory, which all models share.
+    pub(super) broker: Arc<MemoryBroker>,
     pub(super) options: LoadOptions,
     /// Requests that may wait.
     pub(super) waiting: usize,
@@ -62,20 +64,23 @@ impl ModelSource for Source {
         let vectors = |pooling| Purpose::Vectors { pooling };
         let purpose = self.vectors.map_or(Purpose::Text, |Pooled(pooling)| vectors(pooling));
         let options = LoadOptions { purpose, ..self.options };
-        let load = |options| gannet_loader::load(&self.path, self.backend.as_ref(), &options, &|_| ());
+        let load = |options| {
+            gannet_loader::load_within(&self.broker, &self.path, self.backend.as_ref(), &options, &|_| ())
+        };
         let loaded = match load(options) {
             // A model that makes no text was made for vectors.
             Err(LoadError::MakesNoText { .. }) => load(LoadOptions { purpose: vectors(None), ..options }),
             loaded => loaded,
         };
-        let Loaded { model, text, runner, memory, .. } = loaded.map_err(failure)?;
+        let Loaded { model, text, runner, memory, grant, .. } = loaded.map_err(failure)?;
         let sequences = memory.sequences;
         let text = text.map_err(failure)?;
         let end_tokens = end_token_ids(&model, Some(&text));
         let is_recurrent = runner.layout.is_recurrent();
         let options =
             EngineOptions { sequences, waiting: sequences + self.waiting, ..EngineOptions::default() };
-        let Running { handle, thread } = gannet_loader::start(runner, options).map_err(failure)?;
+        let Running { handle, thread } =
+            gannet_loader::start_lending(runner, options, grant).map_err(failure)?;
         Ok(Model { handle, thread, text, end_tokens, sequences, is_recurrent })
     }
 }

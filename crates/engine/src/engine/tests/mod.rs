@@ -4,6 +4,7 @@ mod constrained;
 mod contained;
 mod drafts;
 mod faults;
+mod lending;
 mod lifecycle;
 mod random;
 mod rule;

@@ -384,6 +384,13 @@ impl State for SimulatedState {
         Ok(())
     }
 
+    fn forget_pages(&mut self, group: GroupId, pages: &[PageId]) -> Result<(), DeviceError> {
+        for page in pages {
+            self.pages[group.0 as usize][page.0 as usize] = [None; PAGE_TOKENS];
+        }
+        Ok(())
+    }
+
     fn accept(&mut self, step: StepId, rows: &[u32]) -> Result<(), DeviceError> {
         for (sequence, standing) in rows.iter().enumerate() {
             if let Some((bank, states)) = self.candidates.remove(&(step, sequence)) {
