@@ -126,7 +126,7 @@ mod tests {
             budget.rows(1) - 1
         };
         assert_eq!([rows(1), rows(10), rows(16), rows(40), rows(100)], [24, 15, 24, 60, 150]);
-        assert_eq!([rows(200), rows(400)], [50, 4], "prompts don't stand still");
+        assert_eq!([rows(210), rows(400)], [40, 4], "prompts don't stand still");
     }
 
     #[test]

@@ -23,13 +23,14 @@ fn lending(kind: Kind, depth: usize) -> (Bench, Lender, Arc<AtomicU64>) {
     (Bench { kind, engine, recorder: Arc::default(), next_id: 0 }, lender, left)
 }
 
-/// Asks for bytes while the engine goes on.
+/// Asks for bytes; the engine hears it in its next turn.
 fn ask(bench: &mut Bench, lender: &Lender, bytes: u64) -> u64 {
     let lender = lender.clone();
     let asking = std::thread::spawn(move || lender.give_back(bytes));
-    while !asking.is_finished() {
-        bench.turn();
+    while bench.engine.lending.asked.is_empty() {
+        std::thread::yield_now();
     }
+    bench.turn();
     asking.join().expect("asking does not fail")
 }
 
@@ -37,13 +38,18 @@ fn total(bench: &Bench) -> u64 {
     bench.engine.stats.read().pages.total as u64
 }
 
+/// A prompt after which the model's scores are numbers.
+fn sound(first: u32, length: u32) -> Vec<u32> {
+    prompt(first, length).into_iter().map(|token| token.min(simulated::POISON.0 - 1)).collect()
+}
+
+/// Four requests at once; how often one made room.
 fn run(bench: &mut Bench, first: u32) -> u64 {
     let before = bench.engine.stats.read().preemptions;
-    let texts: Vec<Vec<u32>> = (first..first + 4).map(|n| prompt(n, 300)).collect();
-    let ids: Vec<RequestId> = texts.iter().map(|text| bench.submit(text, 300)).collect();
+    let texts: Vec<Vec<u32>> = (first..first + 4).map(|n| sound(n, 500)).collect();
+    let ids: Vec<RequestId> = texts.iter().map(|text| bench.submit(text, 100)).collect();
     bench.finish();
     ids.iter().zip(&texts).for_each(|(id, text)| bench.check_answer(*id, text));
-    assert!(ids.iter().all(|id| bench.tokens(*id).len() == 300));
     bench.engine.stats.read().preemptions - before
 }
 
@@ -74,7 +80,7 @@ fn idle_memory_is_given_to_others_and_taken_again_when_they_leave_some() {
 fn pages_that_sequences_run_on_are_not_given() {
     for kind in Kind::ALL {
         let (mut bench, lender, _) = lending(kind, 1);
-        let texts: Vec<Vec<u32>> = (1..5).map(|n| prompt(n, 600)).collect();
+        let texts: Vec<Vec<u32>> = (1..5).map(|n| sound(n, 600)).collect();
         let ids: Vec<RequestId> = texts.iter().map(|text| bench.submit(text, 40)).collect();
         for _ in 0..12 {
             bench.turn();
