@@ -108,20 +108,6 @@ impl<'a> LayerPages<'a> {
         self.elements(starts, kv_head, (layout.value_format, layout.value_dim, PAGE_TOKENS))
     }
 
-    /// The bytes of the keys and of the values of the page with this index, without their scales.
-    pub(crate) fn bytes_of(&self, sequence: &Sequence<'_>, kv_head: usize, index: usize) -> [&'a [u8]; 2] {
-        let layout = self.layout;
-        let start = sequence.page(index) * self.page_bytes + self.offset;
-        let of = |start: usize, dim: usize, format: KvFormat| {
-            let bytes = PAGE_TOKENS * dim * format.bytes();
-            &self.bytes[start + kv_head * bytes..][..bytes]
-        };
-        [
-            of(start, layout.key_dim, layout.key_format),
-            of(start + value_offset(layout), layout.value_dim, layout.value_format),
-        ]
-    }
-
     fn elements(
         &self,
         [start, scales_start]: [usize; 2],

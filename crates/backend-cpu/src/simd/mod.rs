@@ -105,19 +105,6 @@ impl fmt::Display for IsaLevel {
     }
 }
 
-/// Asks for bytes that are read soon. Changes no number, and does nothing where the processor has no such hint.
-#[inline(always)]
-pub(crate) fn prefetch(bytes: &[u8]) {
-    #[cfg(target_arch = "x86_64")]
-    for line in bytes.chunks(64) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: every processor of the architecture has the instruction, which reads nothing and can't fail.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = bytes;
-}
-
 /// A level that this processor has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Isa {

@@ -58,12 +58,12 @@ fn ids_pages_and_steps_that_dont_exist_are_refused_and_the_next_step_runs() {
     assert_eq!(refusal(&mut stepper, &unknown_id), "token id 131 is outside of the vocabulary of 131");
 
     let mut unknown_page = good.clone();
-    unknown_page.pages[0] = PageId(16);
-    assert_eq!(refusal(&mut stepper, &unknown_page), "page 16 does not exist: its group has 16 pages");
+    unknown_page.pages[0] = PageId(40);
+    assert_eq!(refusal(&mut stepper, &unknown_page), "page 40 does not exist: its group has 40 pages");
 
-    let long = stepper.batch(&[Part::new(1, 256, &[1])]);
+    let long = stepper.batch(&[Part::new(1, 640, &[1])]);
     let expected =
-        "page with the token at index 256 does not exist: the table lists pages 0..4 of the sequence";
+        "page with the token at index 640 does not exist: the table lists pages 0..10 of the sequence";
     assert_eq!(refusal(&mut stepper, &long), expected);
 
     let mut later = good.clone();

@@ -164,6 +164,44 @@ fn check_chunks(formats: Formats, activations: ActivationFormat) {
     }
 }
 
+#[test]
+fn a_long_sequence_beside_short_ones_has_the_bits_that_it_has_alone() {
+    for (formats, activations) in [(HALVES, Int8), (BYTES, Float32)] {
+        let tokens = ids(1, 600);
+        let alone = beside(&with(activations), formats, &tokens, (600, 150));
+        for (name, backend) in variants(activations) {
+            // Rows that few others share their step with: their attention is cut into splits of the keys.
+            let found = beside(&backend, formats, &tokens, (520, 8));
+            check_rows(&found, &alone, &format!("{formats:?} at {name}"));
+        }
+    }
+}
+
+/// What the rows of a sequence give: `first` of them in chunks of 130, the others in chunks of `rows` beside three short
+/// sequences.
+fn beside(
+    backend: &CpuBackend,
+    formats: Formats,
+    tokens: &[u32],
+    (first, rows): (usize, usize),
+) -> Vec<OutputResult> {
+    let mut stepper = stepper(backend, formats, Rollback::Replay, Mask::Causal);
+    let ends = (0..first).step_by(130).skip(1).chain((first..tokens.len()).step_by(rows));
+    let mut found = Vec::new();
+    let mut start: usize = 0;
+    for (number, end) in ends.chain([tokens.len()]).enumerate() {
+        let released = start.saturating_sub(70) as u32 / 64;
+        let chunk = Part { released, ..Part::new(2, start as u32, &tokens[start..end]) };
+        let others = [0, 1, 3].map(|home| Part::new(home, 0, &ids(number as u32 + home, 1)));
+        let parts = if start >= first { [&others[..], &[chunk]].concat() } else { vec![chunk] };
+        let batch = stepper.batch(&parts);
+        let outputs = stepper.run(0, &batch).1.outputs;
+        found.extend_from_slice(&outputs[outputs.len() - (end - start)..]);
+        start = end;
+    }
+    found
+}
+
 fn whole(backend: &CpuBackend, formats: Formats, tokens: &[u32]) -> Vec<OutputResult> {
     let mut stepper = stepper(backend, formats, Rollback::Replay, Mask::Causal);
     let batch = stepper.batch(&[Part::new(0, 0, tokens)]);

@@ -1,20 +1,20 @@
 //! How many rows a step may have, so that it takes about as long as it should.
 //!
 //! While only prompts are computed, a step is to take 250 ms, which still lets a cancel through quickly. While anyone
-//! decodes, it is to take two and a half times what decoding alone takes, at least 25 ms and at most 250 ms: then the
-//! slowest steps stay under three of the usual ones, and a prompt gets three fifths of the time, so that it comes in well
-//! under twice the time that it takes alone. Both parts of a step are measured on the steps themselves: what decoding takes,
+//! decodes, it is to take 2.7 times what decoding alone takes, at least 25 ms and at most 250 ms: then the slowest steps
+//! stay under three of the usual ones, and a prompt gets five eighths of the time, so that it comes in about twice the
+//! time that it takes alone, small chunks being slower. Both parts of a step are measured on the steps themselves: what decoding takes,
 //! and what each row of a prompt adds, which grows with what it reads. What decoding takes grows too, as answers get longer,
-//! so that while a prompt is computed every sixteenth step is without it.
+//! so that while a prompt is computed every 32nd step is without it.
 
 use std::time::Duration;
 
 /// How much longer than decoding alone a step may take.
-const OF_DECODING: f64 = 2.5;
+const OF_DECODING: f64 = 2.7;
 /// How long a step may take while anyone decodes, whatever decoding takes: at least, in seconds.
 const DECODING: f64 = 0.025;
 /// Steps with rows of prompts after which one is without them.
-const STEPS_UNTIL_ALONE: u32 = 15;
+const STEPS_UNTIL_ALONE: u32 = 31;
 /// How long a step may take while only prompts are computed, in seconds.
 const PREFILLING: f64 = 0.250;
 /// Rows of prompts that a step may have however slow they are, so that prompts don't stand still.
@@ -109,12 +109,12 @@ mod tests {
         assert_eq!(budget.rows(0), 128);
         measure(&mut budget, 0, 128, 128);
         assert_eq!(budget.rows(0), 250, "a millisecond a row");
-        measure(&mut budget, 8, 0, 16);
-        assert_eq!(budget.rows(8), 8 + 24, "16 ms of 40 are decoding");
-        measure(&mut budget, 8, 24, 16 + 24);
-        assert_eq!(budget.rows(8), 8 + 24, "what was expected came true");
-        measure(&mut budget, 8, 24, 16 + 24 * 5);
-        assert_eq!(budget.rows(8), 8 + 12, "a quarter of the way to 5 ms a row");
+        measure(&mut budget, 8, 0, 20);
+        assert_eq!(budget.rows(8), 8 + 34, "20 ms of 54 are decoding");
+        measure(&mut budget, 8, 34, 20 + 34);
+        assert_eq!(budget.rows(8), 8 + 34, "what was expected came true");
+        measure(&mut budget, 8, 34, 20 + 34 * 5);
+        assert_eq!(budget.rows(8), 8 + 17, "a quarter of the way to 5 ms a row");
     }
 
     #[test]
@@ -125,22 +125,22 @@ mod tests {
             measure(&mut budget, 1, 0, decoding);
             budget.rows(1) - 1
         };
-        assert_eq!([rows(1), rows(10), rows(16), rows(40), rows(100)], [24, 15, 24, 60, 150]);
+        assert_eq!([rows(1), rows(5), rows(20), rows(40)], [24, 20, 34, 68]);
         assert_eq!([rows(210), rows(400)], [40, 4], "prompts don't stand still");
     }
 
     #[test]
     fn what_decoding_takes_is_looked_at_while_a_prompt_is_computed() {
         let mut budget = StepBudget::new(None, 512);
-        measure(&mut budget, 8, 0, 16);
+        measure(&mut budget, 8, 0, 20);
         measure(&mut budget, 0, 100, 100);
-        for _ in 0..15 {
-            assert_eq!(budget.rows(8), 8 + 24);
-            measure(&mut budget, 8, 24, 16 + 24);
+        for _ in 0..31 {
+            assert_eq!(budget.rows(8), 8 + 34);
+            measure(&mut budget, 8, 34, 20 + 34);
         }
-        assert_eq!((budget.rows(8), budget.rows(0)), (8, 250));
-        measure(&mut budget, 8, 0, 32);
-        assert_eq!(budget.rows(8), 8 + 30, "a quarter of the way to 32 ms");
+        assert_eq!(budget.rows(8), 8);
+        measure(&mut budget, 8, 0, 40);
+        assert_eq!(budget.rows(8), 8 + 42, "a quarter of the way to 40 ms");
         assert_eq!(StepBudget::new(Some(20), 512).rows(8), 20, "what a person chose stays");
     }
 

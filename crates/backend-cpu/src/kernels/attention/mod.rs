@@ -173,8 +173,8 @@ impl Kernel for AddSplits<'_, '_> {
     fn run<L: Lanes>(mut self) {
         self.work.load_queries(self.part);
         self.sum.clear();
-        for split in self.splits.clone() {
-            add_split::<L>(self.part, &mut self.work, split, self.splits.end);
+        for split in self.splits {
+            add_split::<L>(self.part, &mut self.work, split);
             self.sum.fold(&self.work.split);
         }
     }

@@ -6,7 +6,7 @@ use super::super::pages::Sequence;
 use super::softmax::{Sums, fold_split, start_block, total_weight};
 use super::tiles::{Tile, key_tile, value_tile};
 use super::{Context, products, seen, splits_of};
-use crate::simd::{Lanes, prefetch};
+use crate::simd::Lanes;
 use crate::threads::Columns;
 use gannet_ops::Attention;
 use gannet_ops::numerics::{KEY_BLOCK, KEY_SPLIT, LANES};
@@ -77,17 +77,6 @@ impl<'a> RowHeads<'a> {
         let start = block * KEY_BLOCK;
         let place = |index: usize| index.clamp(start, start + KEY_BLOCK) - start;
         place(seen.start)..place(seen.end)
-    }
-
-    /// The bytes of the keys and values of a block that are in a page; none of one that isn't.
-    #[inline(always)]
-    fn page_bytes(&self, block: usize) -> [&'a [u8]; 2] {
-        let index = block * KEY_BLOCK;
-        let is_written = self.context.unwritten.is_none() || index < self.sequence.first_index;
-        match is_written {
-            true => self.context.pages.bytes_of(self.sequence, self.kv_head, index),
-            false => [&[]; 2],
-        }
     }
 
     fn queries(&self) -> usize {
@@ -204,31 +193,26 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Sums a split of the keys; `end_split` is the first one that the work on this part doesn't go on with.
+/// Sums a split of the keys.
 #[inline(always)]
-pub(super) fn add_split<L: Lanes>(part: &RowHeads<'_>, work: &mut Work<'_>, split: usize, end_split: usize) {
+pub(super) fn add_split<L: Lanes>(part: &RowHeads<'_>, work: &mut Work<'_>, split: usize) {
     work.split.clear();
     let seen = part.seen_by_any();
     let start = seen.start.max(split * KEY_SPLIT);
     let end = seen.end.min((split + 1) * KEY_SPLIT);
-    let last = (seen.end.min(end_split * KEY_SPLIT) - 1) / KEY_BLOCK;
     for block in start / KEY_BLOCK..end.div_ceil(KEY_BLOCK) {
-        let next = if block < last { part.page_bytes(block + 1) } else { [&[][..]; 2] };
-        add_block::<L>(part, work, block, next);
+        add_block::<L>(part, work, block);
     }
 }
 
-/// Adds a block of keys to the split, and asks for the bytes of the next while the weights are computed, which leaves the
-/// memory idle.
+/// Adds a block of keys to the split.
 #[inline(always)]
-fn add_block<L: Lanes>(part: &RowHeads<'_>, work: &mut Work<'_>, block: usize, next: [&[u8]; 2]) {
+fn add_block<L: Lanes>(part: &RowHeads<'_>, work: &mut Work<'_>, block: usize) {
     let Work { q, scaled_q, scores, split, key_tile: keys, value_tile: values } = work;
     let keys = key_tile::<L>(part, block, keys);
     products::scores::<L>(&keys, part.key_dim(), (q, scaled_q), scores);
     let width = part.padded_value();
-    let mut next = next.map(|bytes| bytes.chunks(bytes.len().div_ceil(part.rows.len()).max(1)));
     for (place, row) in part.rows.clone().enumerate() {
-        next.iter_mut().filter_map(Iterator::next).for_each(prefetch);
         let at = part.places(row, block);
         for query in place * part.group..(place + 1) * part.group {
             if !at.is_empty() {

@@ -6,10 +6,10 @@ use gannet_ops::*;
 use std::sync::Arc;
 
 /// Pages that a home has in each group.
-const HOME_PAGES: u32 = 4;
+const HOME_PAGES: u32 = 10;
 const HOMES: u32 = 4;
 
-pub(crate) const LIMITS: BatchLimits = BatchLimits { rows: 200, sequences: 4, outputs: 200, context: 256 };
+pub(crate) const LIMITS: BatchLimits = BatchLimits { rows: 200, sequences: 4, outputs: 200, context: 640 };
 
 /// Programs over one state.
 pub(crate) struct Stepper {
