@@ -11,13 +11,14 @@ mod values;
 
 use crate::backend::{Machine, unknown, unsupported};
 use crate::kernels::rope::Angles;
+use crate::kernels::{Crew, attention};
 use crate::state::{CpuState, Kept};
 use crate::weights::{CpuWeights, Weight};
 use gannet_ops::sampling::{Drawer, Workspace};
 use gannet_ops::step::PendingStep;
 use gannet_ops::{
     Batch, BatchLimits, DeviceError, Interrupter, NodeObserver, NodeTime, Op, Plan, Program, RopeTable,
-    SampleRows, State, StepId, StepOutput, WeightRole, Weights, verify,
+    SampleRows, State, StateEntry, StepId, StepOutput, WeightRole, Weights, verify,
 };
 use run::{Run, Space};
 use std::collections::HashMap;
@@ -62,6 +63,7 @@ impl CpuPlan {
         limits: &BatchLimits,
     ) -> Result<Self, DeviceError> {
         verify(program).map_err(|error| unsupported(&program.name, error.to_string()))?;
+        machine.with_crew(|crew| reserve(crew, program, limits));
         Ok(Self {
             machine: Arc::clone(machine),
             weights: find_weights(program, weights)?,
@@ -149,6 +151,17 @@ impl CpuPlan {
                 format!("the plan was compiled for at most {most} a batch"),
             )),
             None => Ok(()),
+        }
+    }
+}
+
+/// Takes what attention needs beside values, for all of its nodes.
+fn reserve(crew: &mut Crew<'_>, program: &Program, limits: &BatchLimits) {
+    for node in &program.nodes {
+        if let Op::Attention(op) = &node.op
+            && let Some(StateEntry::Paged(layout)) = program.state.entries.get(op.state.0 as usize)
+        {
+            attention::reserve(crew, (op.heads, layout), (limits.rows, limits.context));
         }
     }
 }

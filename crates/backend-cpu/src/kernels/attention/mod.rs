@@ -28,7 +28,7 @@ use super::{Crew, Scratch, grown};
 use crate::simd::{Isa, Kernel, Lanes};
 use crate::threads::Columns;
 use gannet_ops::numerics::{KEY_BLOCK, KEY_SPLIT};
-use gannet_ops::{Attention, Mask, PAGE_TOKENS};
+use gannet_ops::{Attention, Mask, PAGE_TOKENS, PagedLayout};
 use rows::{RowHeads, Totals, Work, add_split, finish};
 use std::ops::Range;
 
@@ -121,6 +121,23 @@ pub(crate) fn attention(
         }
     });
     *crew.shared = shared;
+}
+
+/// Takes the memory that is needed between the two passes of any step of so many rows in a context, so that no step takes
+/// any: fewer parts are cut than all members could have. Where there isn't so much, a step takes what it needs.
+pub(crate) fn reserve(
+    crew: &mut Crew<'_>,
+    (heads, layout): (usize, &PagedLayout),
+    (rows, context): (usize, usize),
+) {
+    let queries = ROWS_PER_BLOCK * heads / layout.kv_heads.max(1);
+    let unit = Totals::floats_of(queries, layout.value_dim);
+    let splits = context.div_ceil(KEY_SPLIT) + 1;
+    let units = splits.saturating_mul(PARTS_PER_MEMBER * crew.turn.members());
+    let Scratch { floats, starts } = &mut *crew.shared;
+    let more = units.saturating_mul(unit).saturating_sub(floats.len());
+    let _ = floats.try_reserve_exact(more);
+    let _ = starts.try_reserve_exact((rows.saturating_mul(layout.kv_heads) + 1).saturating_sub(starts.len()));
 }
 
 /// Writes down where the splits of each part begin among those that are work of their own: none of a part that is whole.

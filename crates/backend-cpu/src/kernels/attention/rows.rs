@@ -101,7 +101,11 @@ pub(super) struct Totals<'a> {
 
 impl<'a> Totals<'a> {
     pub(super) fn floats(part: &RowHeads<'_>) -> usize {
-        part.queries() * (part.padded_value() + size_of::<Sums>() / size_of::<f32>())
+        Self::floats_of(part.queries(), part.context.pages.layout.value_dim)
+    }
+
+    pub(super) fn floats_of(queries: usize, value_dim: usize) -> usize {
+        queries * (value_dim.next_multiple_of(LANES) + size_of::<Sums>() / size_of::<f32>())
     }
 
     pub(super) fn new(floats: &'a mut [f32], part: &RowHeads<'_>) -> Self {

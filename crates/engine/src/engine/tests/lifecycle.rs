@@ -105,11 +105,9 @@ fn a_truncated_answer_is_resumed_where_it_was_cut_or_at_the_state_kept_before() 
         bench.finish();
         bench.check_answer(next, &longer);
         let reused = bench.ending(next).expect("it has ended").1.reused_tokens as usize;
-        match kind {
-            Kind::Dense | Kind::Windowed | Kind::Quantised => assert_eq!(reused, 105, "{kind:?}"),
-            // The end of the prompt, whose state was kept.
-            Kind::Hybrid | Kind::QuantisedHybrid => assert_eq!(reused, text.len(), "{kind:?}"),
-        }
+        // Recurrent state was kept at the end of the prompt.
+        let expected = if kind.is_recurrent() { text.len() } else { 105 };
+        assert_eq!(reused, expected, "{kind:?}");
     }
 }
 
