@@ -143,8 +143,6 @@ pub struct EngineStats {
     /// Page faults of the process since the engine started that had to read a file or swapped memory: each of them holds a
     /// step up. None where the system doesn't say.
     pub major_faults: Option<u64>,
-    /// When the engine last made progress; none before the first step.
-    pub last_progress: Option<Instant>,
 }
 
 /// A waiting request's place.

@@ -15,6 +15,7 @@ use gannet_engine::EngineHandle;
 use gannet_grammar::{GrammarError, Grammars};
 use gannet_ops::TokenId;
 use gannet_text::text::Text;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -76,6 +77,8 @@ pub(crate) struct Served {
     pub(crate) phase: watch::Receiver<Phase>,
     limits: Arc<Limits>,
     watched: Mutex<Watched>,
+    /// Page faults that were warned about.
+    faults: AtomicU64,
     /// Made when a grammar is first asked for.
     grammars: OnceLock<Result<Grammars, GrammarError>>,
 }
@@ -141,6 +144,7 @@ impl Models {
     pub(crate) async fn get(&self, name: &str) -> Result<Arc<Served>, ApiError> {
         let entry = self.entry(name)?;
         if let Some(served) = entry.take() {
+            served.warn_of_faults();
             return Ok(served);
         }
         let _loading = self.loading.lock().await;
@@ -204,6 +208,7 @@ impl Models {
             phase: self.phase.clone(),
             limits: self.limits.clone(),
             watched: Mutex::new(Watched { steps: 0, since: Instant::now() }),
+            faults: AtomicU64::new(0),
             grammars: OnceLock::new(),
         });
         *lock(&entry.slot) = Some(Loaded { served: served.clone(), thread, used: Instant::now() });
@@ -244,6 +249,16 @@ impl Served {
     /// The compiler of grammars for this model's tokens. Takes up to a second when it is first asked for.
     pub(crate) fn grammars(&self) -> Result<Grammars, GrammarError> {
         self.grammars.get_or_init(|| Grammars::new(&self.text.tokenizer, self.limits.grammar())).clone()
+    }
+
+    /// Warns of page faults since the last look that had to read a file or swapped memory: each of them held a step up.
+    fn warn_of_faults(&self) {
+        let faults = self.handle.stats().major_faults.unwrap_or(0);
+        let before = self.faults.swap(faults, Ordering::Relaxed);
+        if faults > before {
+            let since = faults - before;
+            tracing::warn!(model = self.name, faults = since, "page faults read a file or swapped memory");
+        }
     }
 
     /// Looks whether the engine has made steps since the last look; true if it is busy and made none for so long.

@@ -51,7 +51,6 @@ impl Engine {
             stats.steps += 1;
             stats.prompt_steps += u64::from(rows.prompts > 0);
             stats.rows += (rows.decoding + rows.prompts) as u64;
-            stats.last_progress = Some(now);
         });
     }
 
