@@ -66,7 +66,7 @@ impl StepBudget {
             (alone * OF_DECODING).clamp(DECODING, PREFILLING) - alone
         };
         let prompts = match self.prompt_row {
-            Some(seconds) => (left / seconds) as usize,
+            Some(seconds) => (left / seconds).round() as usize,
             None => self.most / 4,
         };
         decoding.saturating_add(prompts.max(PROMPT_ROWS_MIN)).min(self.most).max(decoding)
@@ -140,7 +140,7 @@ mod tests {
         }
         assert_eq!(budget.rows(8), 8);
         measure(&mut budget, 8, 0, 40);
-        assert_eq!(budget.rows(8), 8 + 42, "a quarter of the way to 40 ms");
+        assert_eq!(budget.rows(8), 8 + 43, "a quarter of the way to 40 ms");
         assert_eq!(StepBudget::new(Some(20), 512).rows(8), 20, "what a person chose stays");
     }
 
