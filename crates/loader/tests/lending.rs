@@ -3,7 +3,9 @@
 use crossbeam_channel::unbounded;
 use gannet_backend_cpu::{CpuBackend, CpuOptions};
 use gannet_engine::{EngineHandle, EngineOptions, Event, Request};
-use gannet_loader::{LoadError, LoadOptions, Loaded, MemoryBroker, MemoryPlan, Running, load_within, start_lending};
+use gannet_loader::{
+    LoadError, LoadOptions, Loaded, MemoryBroker, MemoryPlan, Running, load_within, start_lending,
+};
 use gannet_ops::TokenId;
 use std::path::Path;
 use std::sync::Arc;
