@@ -144,7 +144,7 @@ impl Engine {
         let limits = (state.longest_sequence(), options.waiting);
         let handle = EngineHandle::new((sender, alarm.clone()), &runner, limits, stats.clone());
         let pages = state.page_counts(std::iter::empty());
-        stats.update(|stats| stats.pages = pages);
+        stats.update(|stats| (stats.pages, stats.pages_by_kind) = (pages.total(), pages));
         let engine = Engine {
             inbox,
             options,
@@ -233,7 +233,9 @@ impl Engine {
         self.stats.update_queue(&self.queue);
         let pages = self.state.page_counts(self.running.iter().map(|running| &running.state));
         self.stats.update(|stats| {
-            (stats.running, stats.waiting, stats.prefix, stats.pages) = (running, waiting, prefix, pages);
+            (stats.running, stats.waiting, stats.prefix, stats.pages) =
+                (running, waiting, prefix, pages.total());
+            stats.pages_by_kind = pages;
             (stats.wait, stats.major_faults) = (wait, major_faults);
         });
     }

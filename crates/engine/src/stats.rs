@@ -2,7 +2,7 @@
 
 use crate::request::RequestId;
 use crate::scheduler::{Pace, Queue};
-use crate::state::{PageCounts, PrefixCounters};
+use crate::state::{PageCounts, PagesByKind, PrefixCounters};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -138,6 +138,8 @@ pub struct EngineStats {
     pub prefix: PrefixCounters,
     /// What pages are used for.
     pub pages: PageCounts,
+    /// The same by kind.
+    pub pages_by_kind: PagesByKind,
     /// Where the time of these steps went.
     pub phases: Phases,
     /// Page faults of the process since the engine started that had to read a file or swapped memory: each of them holds a

@@ -4,7 +4,7 @@
 //! tool's schema. What the grammar lets through, the parser of the format reads (`gannet_text::calls`).
 
 use gannet_text::calls::{CallFormat, ReasoningFormat, Tool};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::error::GrammarError;
 use crate::grammar::{Grammar, Source, lark_string};
@@ -57,15 +57,24 @@ impl Grammars {
     ) -> Result<Option<Grammar>, GrammarError> {
         let chosen = chosen(tools, choice, self.limits().tools)?;
         let mut writer = Writer { grammars: self, format, rules: String::new() };
-        let calls = chosen.iter().enumerate().map(|(place, tool)| writer.call(place, tool));
-        let calls = calls.collect::<Result<Vec<_>, _>>()?.join(" | ");
-        let answer = match choice {
-            ToolChoice::Auto => match writer.opener() {
-                Some(opener) if chosen.iter().any(|tool| tool.strict) => writer.freely(opener),
-                Some(_) | None => return Ok(None),
-            },
-            ToolChoice::Required { parallel: true } => writer.opened(&writer.several()),
-            ToolChoice::Required { parallel: false } | ToolChoice::Named { .. } => {
+        let is_free = choice == ToolChoice::Auto;
+        if is_free && (writer.opener().is_none() || !chosen.iter().any(|tool| tool.strict)) {
+            return Ok(None);
+        }
+        let call = |(place, tool): (usize, &&Tool)| match writer.call(place, tool) {
+            // Beside strict tools others are called with any object, where no more can be held.
+            Err(GrammarError::Schema { .. }) if is_free && !tool.strict => {
+                let parameters = json!({"type": "object"});
+                writer.call(place, &Tool { parameters, ..(*tool).clone() })
+            }
+            written => written,
+        };
+        let calls = chosen.iter().enumerate().map(call).collect::<Result<Vec<_>, _>>()?.join(" | ");
+        let answer = match (choice, writer.opener()) {
+            (ToolChoice::Auto, Some(opener)) => writer.freely(opener),
+            (ToolChoice::Required { parallel: true }, _) => writer.opened(&writer.several()),
+            (ToolChoice::Auto, None)
+            | (ToolChoice::Required { parallel: false } | ToolChoice::Named { .. }, _) => {
                 writer.opened(&writer.one())
             }
         };

@@ -59,11 +59,11 @@ pub(crate) enum ApiError {
     WrongKey,
     #[error("{limit} requests of this key are being answered already; try again when one of them has ended")]
     TooManyConcurrent { limit: usize },
-    #[error("more than {limit} requests a minute; try again in {} seconds", retry_after.as_secs())]
+    #[error("more than {limit} requests a minute; try again in {} seconds", whole_seconds(*retry_after))]
     TooFrequent { limit: u32, retry_after: Duration },
     #[error(
         "{waiting} requests are waiting already, at most {limit} may; a place is expected in about {} seconds",
-        retry_after.as_secs()
+        whole_seconds(*retry_after)
     )]
     QueueFull { waiting: usize, limit: usize, retry_after: Duration },
     #[error("{0}")]
@@ -82,6 +82,11 @@ pub(crate) enum ApiError {
     SlowReader { unsent: usize },
     #[error("the engine gave the request up: {0}")]
     Failed(String),
+}
+
+/// Seconds after which it makes sense to try again: whole ones, and at least one.
+fn whole_seconds(time: Duration) -> u64 {
+    (time.as_secs_f64().ceil() as u64).max(1)
 }
 
 /// The place of a fault, where it has one.
@@ -308,7 +313,7 @@ impl ApiError {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(after) = self.retry_after() {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(after)));
         }
         if self.status() == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

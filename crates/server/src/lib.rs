@@ -34,6 +34,6 @@ pub use config::{Config, Keys, KeysError, Origins, Tls};
 pub use http::serve::{Bound, ServeError};
 pub use limits::{Limit, Limits};
 pub use log::{LogForm, start_log};
-pub use models::{LoadFailure, Model, ModelEntry, ModelSource};
+pub use models::{Facts, LoadFailure, Model, ModelEntry, ModelSource};
 pub use run::serve;
 pub use tracing_subscriber::filter::LevelFilter;

@@ -5,7 +5,7 @@
 //!
 //! Knows no file: how a model is loaded is the caller's business.
 
-use crate::admission::Admission;
+use crate::admission::{Admission, Permit};
 use crate::error::ApiError;
 use crate::http::serve::Phase;
 use crate::limits::Limits;
@@ -35,6 +35,17 @@ pub struct Model {
     pub sequences: usize,
     /// Whether it has recurrent state, which is kept at the ends of messages.
     pub is_recurrent: bool,
+    /// What is told of it.
+    pub facts: Facts,
+}
+
+/// What is told of a model.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// What the bits of its answers depend on beside their prompts, as one word.
+    pub numerics_id: String,
+    /// Bytes that its memory is planned to take, by class.
+    pub memory: Vec<(&'static str, u64)>,
 }
 
 /// How a model comes into memory.
@@ -72,6 +83,7 @@ pub(crate) struct Served {
     pub(crate) text: Text,
     pub(crate) end_tokens: Vec<TokenId>,
     pub(crate) is_recurrent: bool,
+    pub(crate) facts: Facts,
     pub(crate) admission: Arc<Admission>,
     pub(crate) metrics: ModelMetrics,
     pub(crate) phase: watch::Receiver<Phase>,
@@ -196,13 +208,14 @@ impl Models {
     }
 
     fn put(&self, entry: &Entry, model: Model) -> Arc<Served> {
-        let Model { handle, thread, text, end_tokens, sequences, is_recurrent } = model;
+        let Model { handle, thread, text, end_tokens, sequences, is_recurrent, facts } = model;
         let served = Arc::new(Served {
             name: entry.name.clone(),
             handle,
             text,
             end_tokens,
             is_recurrent,
+            facts,
             admission: Admission::new(sequences, self.limits.waiting),
             metrics: ModelMetrics::default(),
             phase: self.phase.clone(),
@@ -246,6 +259,17 @@ impl Entry {
 }
 
 impl Served {
+    /// Tokens of the longest sequence that can run.
+    pub(crate) fn room(&self) -> usize {
+        self.handle.context().min(self.handle.longest_sequence())
+    }
+
+    /// Takes places for so many answers, or says when one is expected.
+    pub(crate) fn admit(&self, answers: usize) -> Result<Permit, ApiError> {
+        let wait = self.handle.stats().wait;
+        self.admission.admit(answers, wait).inspect_err(|_| self.metrics.refused())
+    }
+
     /// The compiler of grammars for this model's tokens. Takes up to a second when it is first asked for.
     pub(crate) fn grammars(&self) -> Result<Grammars, GrammarError> {
         self.grammars.get_or_init(|| Grammars::new(&self.text.tokenizer, self.limits.grammar())).clone()

@@ -15,6 +15,7 @@
 //! them after each step in debug builds and when the engine falls idle.
 
 pub mod budget;
+mod kinds;
 mod lending;
 mod pages;
 mod prefix;
@@ -26,6 +27,7 @@ use gannet_ops::{
 use pages::PagePool;
 use prefix::{Dropped, PrefixTree, Published, first_page};
 
+pub use kinds::{PageKind, PagesByKind};
 pub(crate) use prefix::PrefixKey;
 use std::ops::Range;
 
@@ -165,14 +167,23 @@ impl StateManager {
         self.counters
     }
 
-    /// Pages of all groups together: held by these sequences (one that several share counts for each, up to all that are
-    /// held), by the prefix cache alone, and all.
-    pub(crate) fn page_counts<'a>(&self, holders: impl Iterator<Item = &'a SequenceState>) -> PageCounts {
-        let total: usize = self.groups.iter().map(|group| group.pool.total()).sum();
-        let free: usize = self.groups.iter().map(|group| group.pool.free()).sum();
-        let used: usize = holders.flat_map(|holder| &holder.groups).map(|group| group.pages.len()).sum();
-        let in_use = used.min(total - free);
-        PageCounts { in_use, cached: total - free - in_use, total }
+    /// Pages by kind: held by these sequences (one that several share counts for each, up to all that are held), by the
+    /// prefix cache alone, and all.
+    pub(crate) fn page_counts<'a>(&self, holders: impl Iterator<Item = &'a SequenceState>) -> PagesByKind {
+        let mut counts = PagesByKind::default();
+        for holder in holders {
+            for (group, held) in self.groups.iter().zip(&holder.groups) {
+                counts.0[PageKind::of(group.lifetime) as usize].in_use += held.pages.len();
+            }
+        }
+        for kind in PageKind::ALL {
+            let of_kind = || self.groups.iter().filter(|group| PageKind::of(group.lifetime) == kind);
+            let total: usize = of_kind().map(|group| group.pool.total()).sum();
+            let taken = total - of_kind().map(|group| group.pool.free()).sum::<usize>();
+            let in_use = counts.of(kind).in_use.min(taken);
+            counts.0[kind as usize] = PageCounts { in_use, cached: taken - in_use, total };
+        }
+        counts
     }
 
     /// The state of a sequence that holds nothing yet. `slot` is its recurrent slot, where the model needs one.

@@ -3,19 +3,24 @@
 use crate::error::ApiError;
 use crate::generate::answering::{Answering, Finish, FinishKind, Total, Update};
 use crate::generate::collect::{Call, Whole};
+use crate::generate::params::Extras;
 use crate::generate::parts::Part;
 use crate::http::sse::{Protocol, SseEvent};
 use crate::openai::chat_form::json;
 use crate::openai::request::Head;
+use crate::openai::usage::timings;
 use axum::response::Response;
 use serde_json::{Value, json};
 
 /// The whole answer.
-pub(super) fn whole(head: &Head, answer: &Whole, total: &Total) -> Response {
+pub(super) fn whole(head: &Head, answer: &Whole, answering: &Answering, extras: Extras) -> Response {
     let mut message = message(head, &json!(blocks(answer)));
     message["stop_reason"] = stop_reason(answer.finish.as_ref());
     message["stop_sequence"] = stop_sequence(answer.finish.as_ref());
-    message["usage"] = usage(total);
+    message["usage"] = usage(&answering.total);
+    if extras.timings {
+        message["timings"] = timings(answering);
+    }
     json(&message)
 }
 
@@ -58,17 +63,22 @@ fn stop_sequence(finish: Option<&Finish>) -> Value {
 
 /// Tokens that were known count apart from the others here.
 fn usage(total: &Total) -> Value {
-    json!({
+    let mut usage = json!({
         "input_tokens": total.prompt_tokens - total.cached_tokens,
         "cache_read_input_tokens": total.cached_tokens,
         "cache_creation_input_tokens": 0,
         "output_tokens": total.answer_tokens,
-    })
+    });
+    if total.cut_tokens > 0 {
+        usage["truncated_input_tokens"] = json!(total.cut_tokens);
+    }
+    usage
 }
 
 /// An answer as events, in blocks.
 pub(super) struct MessageStream {
     head: Head,
+    extras: Extras,
     finish: Option<Finish>,
     /// The kind of the block that is open.
     open: Option<BlockKind>,
@@ -84,8 +94,8 @@ enum BlockKind {
 }
 
 impl MessageStream {
-    pub(super) fn new(head: Head) -> Self {
-        Self { head, finish: None, open: None, blocks: 0 }
+    pub(super) fn new(head: Head, extras: Extras) -> Self {
+        Self { head, extras, finish: None, open: None, blocks: 0 }
     }
 
     /// Opens a block, after the one that was open.
@@ -160,7 +170,11 @@ impl Protocol for MessageStream {
         self.end_block(&mut events);
         let finish = self.finish.as_ref();
         let delta = json!({"stop_reason": stop_reason(finish), "stop_sequence": stop_sequence(finish)});
-        events.push(event("message_delta", json!({"delta": delta, "usage": usage(&answering.total)})));
+        let mut last = json!({"delta": delta, "usage": usage(&answering.total)});
+        if self.extras.timings {
+            last["timings"] = timings(answering);
+        }
+        events.push(event("message_delta", last));
         events.push(event("message_stop", json!({})));
         events
     }

@@ -53,15 +53,16 @@ pub(crate) async fn answer(State(app): State<Arc<App>>, request: Request<Body>) 
     let mut fields = body::fields(request, &app.config.limits).await?;
     let served = model(&app, &mut fields).await?;
     let MessageRequest { conversation, wanted, params, is_streamed } = take(fields, &served)?;
-    let (prompt, formats) = prompt::of_chat(&app, &served, conversation).await?;
+    let (mut prompt, formats) = prompt::of_chat(&app, &served, conversation).await?;
+    params.cut(&mut prompt, &served);
     let held = held::of_chat(&app, &served, wanted, formats).await?;
     let head = Head::new("msg_", &served);
     let mut answering = Answering::start(served, vec![prompt], &params, &held, "messages")?;
     if is_streamed {
-        return Ok(sse::respond(answering, MessageStream::new(head), &app.config.limits));
+        return Ok(sse::respond(answering, MessageStream::new(head, params.extras), &app.config.limits));
     }
     let answers = answering.collect(1).await?;
-    Ok(whole(&head, &answers.into_iter().next().unwrap_or_default(), &answering.total))
+    Ok(whole(&head, &answers.into_iter().next().unwrap_or_default(), &answering, params.extras))
 }
 
 /// How many tokens a conversation has, up to where the answer begins.
@@ -86,6 +87,7 @@ fn take(mut fields: Fields, served: &Served) -> Result<MessageRequest, ApiError>
     let max_tokens = token_count(&mut fields, "max_tokens", 1)?;
     let most = max_tokens
         .ok_or(ApiError::Missing { path: "max_tokens".to_owned(), expected: "a number of tokens" })?;
+    fields.only("return_token_ids", &[json!(false)], "token ids come with chats and completions")?;
     let mut params = Params::take(&mut fields, served)?;
     params.stops = stop_sequences;
     params.max_tokens = Some(("max_tokens", most));

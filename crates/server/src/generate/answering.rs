@@ -11,7 +11,7 @@ use crate::admission::Permit;
 use crate::error::ApiError;
 use crate::http::serve::Phase;
 use crate::models::Served;
-use gannet_engine::{EngineHandle, Event, Request, RequestId, Sink, SubmitError, Usage};
+use gannet_engine::{EngineHandle, Event, QueuePlace, Request, RequestId, Sink, SubmitError, Usage};
 use gannet_ops::{TokenId, TokenLogprobs};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -37,6 +37,21 @@ pub(crate) struct Update {
     pub(crate) parts: Vec<Part>,
     pub(crate) tokens: Vec<Token>,
     pub(crate) finish: Option<Finish>,
+    /// How far its prompt was, where that is told.
+    pub(crate) progress: Vec<PromptProgress>,
+}
+
+/// How far a prompt is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct PromptProgress {
+    /// Tokens of the prompt.
+    pub(crate) tokens: u32,
+    /// Those of them that were known.
+    pub(crate) reused: u32,
+    /// Those of them that are done, known ones included.
+    pub(crate) computed: u32,
+    /// Since the request came.
+    pub(crate) time: Duration,
 }
 
 /// How an answer ended.
@@ -66,6 +81,8 @@ pub(crate) struct Total {
     pub(crate) prompt_tokens: u64,
     /// Tokens of prompts that were known.
     pub(crate) cached_tokens: u64,
+    /// Tokens that were cut off prompts, as asked for.
+    pub(crate) cut_tokens: u64,
     pub(crate) answer_tokens: u64,
     /// Those of them that models thought by.
     pub(crate) reasoning_tokens: u64,
@@ -90,6 +107,7 @@ pub(crate) struct Answering {
     /// Of each prompt, the scores of its tokens but the first, where asked for.
     pub(crate) prompt_scores: Vec<Vec<TokenLogprobs>>,
     time: Duration,
+    tells_progress: bool,
     began: Instant,
     _permit: Permit,
 }
@@ -100,6 +118,7 @@ struct Running {
     choice: usize,
     prompt: usize,
     prompt_tokens: usize,
+    reused_tokens: u32,
     /// The first answer to a prompt is the one that its prompt is counted with.
     is_first: bool,
     last_token: Option<Instant>,
@@ -129,7 +148,7 @@ impl Answering {
         let (sender, events) = unbounded_channel();
         let sink: Arc<dyn Sink> = Arc::new(Inbox(sender));
         let count = prompts.len() * params.choices as usize;
-        let permit = served.admission.admit(count).inspect_err(|_| served.metrics.refused())?;
+        let permit = served.admit(count)?;
         let mut choices = Vec::with_capacity(count);
         for prompt in &prompts {
             for _ in 0..params.choices {
@@ -145,6 +164,7 @@ impl Answering {
             course: Course::default(),
             prompt_scores: vec![Vec::new(); prompts.len()],
             time: params.time,
+            tells_progress: params.extras.progress,
             began: Instant::now(),
             _permit: permit,
         };
@@ -152,6 +172,8 @@ impl Answering {
             let requests = params.requests(&prompt, &answering.served, held, &sink, prompt_path)?;
             let ids = answering.served.handle.submit_choices(requests);
             let ids = ids.map_err(|error| ApiError::submit(prompt_path, error))?;
+            answering.total.cut_tokens += prompt.cut_tokens as u64;
+            answering.served.metrics.cut(prompt.cut_tokens);
             answering.follow(&ids, number, prompt.ids.len());
         }
         Ok(answering)
@@ -161,7 +183,9 @@ impl Answering {
         self.total.prompt_tokens += prompt_tokens as u64;
         for (place, id) in ids.iter().enumerate() {
             let (choice, is_first) = (prompt * ids.len() + place, place == 0);
-            self.running.insert(*id, Running { choice, prompt, prompt_tokens, is_first, last_token: None });
+            let (reused_tokens, last_token) = (0, None);
+            let running = Running { choice, prompt, prompt_tokens, reused_tokens, is_first, last_token };
+            self.running.insert(*id, running);
         }
     }
 
@@ -200,8 +224,16 @@ impl Answering {
                 if running.choice == 0 {
                     self.course.first_different = common_tokens;
                 }
+                self.served.metrics.started(reused_tokens, common_tokens);
+                if let Some(running) = self.running.get_mut(&id) {
+                    running.reused_tokens = reused_tokens;
+                }
+                self.tell_progress(&Running { reused_tokens, ..running }, reused_tokens, updates);
             }
-            Event::Prefilled { logprobs, .. } => self.prompt_scores[running.prompt].extend(logprobs),
+            Event::Prefilled { logprobs, computed, .. } => {
+                self.prompt_scores[running.prompt].extend(logprobs);
+                self.tell_progress(&running, computed, updates);
+            }
             Event::Token { token, logprobs } => {
                 self.measure(id);
                 let choice = &mut self.choices[running.choice];
@@ -227,6 +259,20 @@ impl Answering {
             }
         }
         Ok(())
+    }
+
+    /// Says how far a prompt is, once for all of its answers.
+    fn tell_progress(&self, running: &Running, computed: u32, updates: &mut Vec<Update>) {
+        if self.tells_progress && running.is_first {
+            let (tokens, reused) = (running.prompt_tokens as u32, running.reused_tokens);
+            let progress = PromptProgress { tokens, reused, computed, time: self.began.elapsed() };
+            update_of(updates, running.choice).progress.push(progress);
+        }
+    }
+
+    /// What a stream in which nothing happens says: how many requests go before the first one that waits.
+    pub(crate) fn waits(&self) -> Option<QueuePlace> {
+        self.running.keys().min().and_then(|id| self.served.handle.queue_place(*id))
     }
 
     fn measure(&mut self, id: RequestId) {
@@ -317,7 +363,7 @@ impl Params {
         served: &Served,
         prompt_path: &'static str,
     ) -> Result<u32, ApiError> {
-        let context = served.handle.context().min(served.handle.longest_sequence());
+        let context = served.room();
         if prompt >= context {
             return Err(ApiError::ContextExceeded { path: prompt_path, context, prompt, answer: 1 });
         }

@@ -2,6 +2,7 @@
 //!
 //! OpenAI's names, and the extensions that the field uses. A filter that isn't given is off, except temperature 1.
 
+use super::prompt::Prompt;
 use crate::error::ApiError;
 use crate::models::Served;
 use crate::names;
@@ -35,7 +36,18 @@ pub(crate) struct Params {
     pub(crate) special_tokens: SpecialTokens,
     /// From now to the end.
     pub(crate) time: Duration,
+    /// What of a prompt is kept, where it may be cut.
+    pub(crate) cut: Option<Cut>,
     pub(crate) extras: Extras,
+}
+
+/// What is kept of a prompt: its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// So many tokens.
+    Last(usize),
+    /// As much as leaves room for the answer.
+    ToFit,
 }
 
 /// What comes with an answer, where asked for.
@@ -45,6 +57,8 @@ pub(crate) struct Extras {
     pub(crate) token_ids: bool,
     /// How long the parts of the request took.
     pub(crate) timings: bool,
+    /// How far the prompt is.
+    pub(crate) progress: bool,
 }
 
 impl Params {
@@ -71,8 +85,23 @@ impl Params {
                 false => SpecialTokens::Show,
             },
             time: asked_time.map_or(time, Duration::from_secs_f32),
+            cut: cut(fields)?,
             extras: extras(fields)?,
         })
+    }
+
+    /// Tokens of a prompt that leave room for the answer, or for one token of it where nothing is said.
+    pub(crate) fn room(&self, served: &Served) -> usize {
+        served.room().saturating_sub(self.max_tokens.map_or(1, |(_, most)| most.max(1) as usize))
+    }
+
+    /// Cuts a prompt where that was asked for.
+    pub(crate) fn cut(&self, prompt: &mut Prompt, served: &Served) {
+        match self.cut {
+            Some(Cut::Last(tokens)) => prompt.keep_last(tokens),
+            Some(Cut::ToFit) => prompt.keep_last(self.room(served).max(1)),
+            None => {}
+        }
     }
 
     /// Checks what depends on several parameters.
@@ -183,13 +212,24 @@ fn extras(fields: &mut Fields) -> Result<Extras, ApiError> {
     fields.only("include_stop_str_in_output", &[json!(false)], "stop strings are never part of an answer")?;
     fields.only("spaces_between_special_tokens", &[json!(true)], "only `true` is known")?;
     fields.refuse("bad_words", "use `logit_bias` with token ids")?;
-    fields.refuse("truncate_prompt_tokens", "prompts are never cut; shorten it before you send it")?;
     fields.refuse("logits_processors", "code from requests is never run")?;
     fields.only("use_beam_search", &[json!(false)], "there is no beam search")?;
     Ok(Extras {
         token_ids: fields.boolean("return_token_ids")?.unwrap_or(false),
         timings: fields.boolean("timings")?.unwrap_or(false),
+        progress: false,
     })
+}
+
+/// Whether prompts may be cut, and what is kept then; -1 is what leaves room for the answer.
+pub(crate) fn cut(fields: &mut Fields) -> Result<Option<Cut>, ApiError> {
+    let Some(field) = fields.take("truncate_prompt_tokens") else { return Ok(None) };
+    let nothing = field.invalid("a prompt has at least one token; -1 keeps what leaves room for the answer");
+    match field.integer(-1..=i64::from(i32::MAX))? {
+        0 => Err(nothing),
+        -1 => Ok(Some(Cut::ToFit)),
+        tokens => Ok(Some(Cut::Last(tokens as usize))),
+    }
 }
 
 /// Here as elsewhere in the field a lower number goes first; the engine counts the other way.

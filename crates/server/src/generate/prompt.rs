@@ -27,6 +27,24 @@ pub(crate) struct Prompt {
     pub(crate) boundaries: Vec<u32>,
     /// Where the answer's text stands.
     pub(crate) place: Place,
+    /// Tokens that were cut off in front, because the request asked for it.
+    pub(crate) cut_tokens: usize,
+}
+
+impl Prompt {
+    /// One that was not cut.
+    pub(crate) fn new(ids: Vec<TokenId>, boundaries: Vec<u32>, place: Place) -> Self {
+        Self { ids, boundaries, place, cut_tokens: 0 }
+    }
+
+    /// Cuts off all but the last tokens.
+    pub(crate) fn keep_last(&mut self, tokens: usize) {
+        let cut = self.ids.len().saturating_sub(tokens);
+        self.ids.drain(..cut);
+        self.cut_tokens += cut;
+        let moved = |boundary: &u32| boundary.checked_sub(cut as u32).filter(|boundary| *boundary > 0);
+        self.boundaries = self.boundaries.iter().filter_map(moved).collect();
+    }
 }
 
 /// A conversation to be continued.
@@ -48,6 +66,46 @@ pub(crate) async fn of_chat(
     aside(app, move || encoded(&model.text, chat).map_err(|error| ApiError::text("messages", &error))).await
 }
 
+/// As [`of_chat`], of a conversation whose oldest messages behind the instructions may be left out until it has at most
+/// `room` tokens; how many were is told too.
+pub(crate) async fn of_chat_within(
+    app: &App,
+    served: &Arc<Served>,
+    mut chat: Conversation,
+    room: usize,
+) -> Result<(Prompt, Formats, usize), ApiError> {
+    let model = served.clone();
+    chat.options.boundaries = served.is_recurrent;
+    aside(app, move || shortened(&model.text, &chat, room).map_err(|error| ApiError::text("input", &error)))
+        .await
+}
+
+/// The longest conversation that fits, found by halving; all of its messages where even the last one doesn't.
+fn shortened(text: &Text, chat: &Conversation, room: usize) -> Result<(Prompt, Formats, usize), TextError> {
+    let whole = encoded(text, chat.clone())?;
+    let kept = chat.messages.iter().take_while(|message| message.role == "system").count();
+    let most = chat.messages.len().saturating_sub(kept + 1);
+    if whole.0.ids.len() <= room || most == 0 {
+        return Ok((whole.0, whole.1, 0));
+    }
+    let without = |left_out: usize| {
+        let mut rest = chat.clone();
+        rest.messages.drain(kept..kept + left_out);
+        // Templates refuse some beginnings; then more must go.
+        encoded(text, rest).ok().filter(|(prompt, _)| prompt.ids.len() <= room)
+    };
+    let (mut below, mut found) = (0, None);
+    let mut above = most + 1;
+    while below + 1 < above {
+        let middle = below.midpoint(above);
+        match without(middle) {
+            Some((prompt, formats)) => (above, found) = (middle, Some((prompt, formats, middle))),
+            None => below = middle,
+        }
+    }
+    Ok(found.unwrap_or((whole.0, whole.1, 0)))
+}
+
 fn encoded(text: &Text, chat: Conversation) -> Result<(Prompt, Formats), TextError> {
     let Conversation { mut messages, mut tools, options } = chat;
     let template = text.require_template(&tools)?;
@@ -58,7 +116,7 @@ fn encoded(text: &Text, chat: Conversation) -> Result<(Prompt, Formats), TextErr
     let rendered = template.render(&messages, &tools, &options)?;
     let encoded = text.tokenizer.encode_chat_with_boundaries(&rendered)?;
     let boundaries = encoded.boundaries.iter().map(|boundary| boundary.tokens as u32).collect();
-    let prompt = Prompt { ids: token_ids(encoded.ids), boundaries, place: Place::Start };
+    let prompt = Prompt::new(token_ids(encoded.ids), boundaries, Place::Start);
     Ok((prompt, formats(template, &rendered.text)))
 }
 

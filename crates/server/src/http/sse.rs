@@ -9,6 +9,7 @@ use crate::limits::Limits;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
+use gannet_engine::QueuePlace;
 use hyper::body::Frame;
 use serde_json::Value;
 use std::pin::Pin;
@@ -75,6 +76,17 @@ async fn write(writer: Writer, mut answering: Answering, mut protocol: impl Prot
     let _ = writer.events(events).and_then(|()| writer.send(protocol.trailer().into()));
 }
 
+/// What a stream says while nothing comes: where its request stands.
+fn comment(answering: &Answering) -> String {
+    match answering.waits() {
+        Some(QueuePlace { before, wait: Some(wait) }) => {
+            format!(": keep-alive, {before} requests go before, about {:.1} s\n\n", wait.as_secs_f64())
+        }
+        Some(QueuePlace { before, wait: None }) => format!(": keep-alive, {before} requests go before\n\n"),
+        None => ": keep-alive\n\n".to_owned(),
+    }
+}
+
 /// Why a stream ends early.
 enum End {
     ReaderGone,
@@ -95,7 +107,7 @@ async fn follow(
             next = timeout(limits.keep_alive, answering.next()) => next,
         };
         match next {
-            Err(_) => writer.send(Bytes::from_static(b": keep-alive\n\n"))?,
+            Err(_) => writer.send(comment(answering).into())?,
             Ok(Ok(None)) => return Ok(()),
             Ok(Ok(Some(updates))) => {
                 for update in updates {

@@ -72,6 +72,9 @@ pub(crate) struct ModelMetrics {
     answer_tokens: AtomicU64,
     ended: [AtomicU64; REASONS.len()],
     refused: AtomicU64,
+    reused_tokens: AtomicU64,
+    common_tokens: AtomicU64,
+    cut_tokens: AtomicU64,
 }
 
 impl Default for ModelMetrics {
@@ -91,6 +94,9 @@ impl Default for ModelMetrics {
             answer_tokens: AtomicU64::new(0),
             ended: Default::default(),
             refused: AtomicU64::new(0),
+            reused_tokens: AtomicU64::new(0),
+            common_tokens: AtomicU64::new(0),
+            cut_tokens: AtomicU64::new(0),
         }
     }
 }
@@ -104,6 +110,18 @@ impl ModelMetrics {
     /// A further token has come.
     pub(crate) fn inter_token(&self, after: Duration) {
         self.between_tokens.observe(after.as_secs_f64());
+    }
+
+    /// A request has left the queue: tokens of its prompt that needn't be computed, and those that the prefix cache had in
+    /// common with it.
+    pub(crate) fn started(&self, reused: u32, common: u32) {
+        self.reused_tokens.fetch_add(u64::from(reused), Ordering::Relaxed);
+        self.common_tokens.fetch_add(u64::from(common), Ordering::Relaxed);
+    }
+
+    /// A prompt was cut, as its request asked for.
+    pub(crate) fn cut(&self, tokens: usize) {
+        self.cut_tokens.fetch_add(tokens as u64, Ordering::Relaxed);
     }
 
     /// There was no room for a request.

@@ -3,7 +3,8 @@
 use super::histogram::Histogram;
 use super::{ModelMetrics, REASONS};
 use crate::models::Served;
-use gannet_engine::{EngineStats, Phases};
+use crate::names::now_seconds;
+use gannet_engine::{EngineStats, PageCounts, PageKind, Phases};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,6 +31,9 @@ impl Series<'_> {
         let _ = writeln!(text, "}} {value}");
     }
 }
+
+/// A process's memory, which is not one model's.
+const RESIDENT: &str = "process_resident_memory_bytes";
 
 /// A family of series: its name, kind and meaning, and how a model's lines are written.
 struct Family {
@@ -70,6 +74,15 @@ const FAMILIES: &[Family] = &[
     number!("gauge", "vllm:num_requests_waiting", "Answers that wait for a sequence.", |served, stats| {
         served.admission.live().saturating_sub(stats.running) as f64
     }),
+    Family {
+        name: "vllm:lora_requests_info",
+        kind: "gauge",
+        help: "Adapters, of which there are none; the value is the time of the scrape.",
+        write: |series, _, _| {
+            let none = [("max_lora", "0"), ("running_lora_adapters", ""), ("waiting_lora_adapters", "")];
+            series.sample("", &none, now_seconds() as f64);
+        },
+    },
     number!(
         "gauge",
         "vllm:kv_cache_usage_perc",
@@ -160,9 +173,84 @@ const FAMILIES: &[Family] = &[
         "Recurrent snapshots given up for others.",
         |_, stats| { stats.prefix.evicted_snapshots as f64 }
     ),
-    number!("gauge", "gannet_pages_cached", "Pages that only the prefix cache holds.", |_, stats| {
-        stats.pages.cached as f64
-    }),
+    Family {
+        name: "gannet_pages",
+        kind: "gauge",
+        help: "Pages by kind, and by who holds them.",
+        write: |series, _, stats| {
+            for kind in PageKind::ALL {
+                let PageCounts { in_use, cached, total } = stats.pages_by_kind.of(kind);
+                let free = total - in_use - cached;
+                for (held, pages) in [("running", in_use), ("cached", cached), ("free", free)] {
+                    series.sample("", &[("kind", kind.name()), ("held", held)], pages as f64);
+                }
+            }
+        },
+    },
+    Family {
+        name: "gannet_memory_bytes",
+        kind: "gauge",
+        help: "Memory of the model, by what it is planned for.",
+        write: |series, served, _| {
+            for (class, bytes) in &served.facts.memory {
+                series.sample("", &[("class", class)], *bytes as f64);
+            }
+        },
+    },
+    Family {
+        name: "gannet_numerics_info",
+        kind: "gauge",
+        help: "What the bits of answers depend on beside their prompts: replicas with the same id answer alike.",
+        write: |series, served, _| series.sample("", &[("numerics_id", &served.facts.numerics_id)], 1.0),
+    },
+    number!(
+        "counter",
+        "gannet_prefix_reused_tokens_total",
+        "Tokens of prompts that needn't be computed.",
+        |served, _| counted(&served.metrics.reused_tokens)
+    ),
+    number!(
+        "counter",
+        "gannet_prefix_common_tokens_total",
+        "Tokens of prompts that were known, those included behind which no state was kept.",
+        |served, _| counted(&served.metrics.common_tokens)
+    ),
+    number!(
+        "counter",
+        "gannet_truncated_tokens_total",
+        "Tokens cut off prompts, as asked for.",
+        |served, _| { counted(&served.metrics.cut_tokens) }
+    ),
+    Family {
+        name: "gannet_queue_wait_seconds",
+        kind: "gauge",
+        help: "How long a request would wait that came now; absent where nothing shows it.",
+        write: |series, _, stats| {
+            if let Some(wait) = stats.wait {
+                series.sample("", &[], wait.as_secs_f64());
+            }
+        },
+    },
+    Family {
+        name: "gannet_major_page_faults_total",
+        kind: "counter",
+        help: "Page faults of the process that read a file or swapped memory; absent where the system doesn't say.",
+        write: |series, _, stats| {
+            if let Some(faults) = stats.major_faults {
+                series.sample("", &[], faults as f64);
+            }
+        },
+    },
+    Family {
+        name: "gannet_last_progress_seconds",
+        kind: "gauge",
+        help: "Time since the engine last made progress; absent before its first step.",
+        write: |series, _, stats| {
+            if let Some(last) = stats.last_progress {
+                series.sample("", &[], last.elapsed().as_secs_f64());
+            }
+        },
+    },
     number!("counter", "gannet_requests_refused_total", "Requests that found no room.", |served, _| {
         counted(&served.metrics.refused)
     }),
@@ -182,7 +270,19 @@ pub(crate) fn of_models(models: &[Arc<Served>]) -> String {
             write(&mut Series { text: &mut text, name, model: &served.name }, served, stats);
         }
     }
+    if let Some(bytes) = resident_bytes() {
+        text.push_str(&format!(
+            "# HELP {RESIDENT} Memory of the process.\n# TYPE {RESIDENT} gauge\n{RESIDENT} {bytes}\n"
+        ));
+    }
     text
+}
+
+/// Memory of the process that is not elsewhere, where the system says.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse().ok().map(|kibibytes: u64| kibibytes << 10)
 }
 
 fn escaped(text: &str) -> String {

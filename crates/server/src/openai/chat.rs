@@ -43,7 +43,8 @@ pub(crate) async fn answer(
 ) -> Result<Response, ApiError> {
     let (fields, served) = request::open(&app, request).await?;
     let ChatRequest { conversation, wanted, params, delivery } = take(fields, &served)?;
-    let (prompt, formats) = prompt::of_chat(&app, &served, conversation).await?;
+    let (mut prompt, formats) = prompt::of_chat(&app, &served, conversation).await?;
+    params.cut(&mut prompt, &served);
     let held = held::of_chat(&app, &served, wanted, formats).await?;
     let head = Head::new("chatcmpl-", &served);
     let prompt_ids = prompt.ids.clone();
@@ -72,8 +73,9 @@ pub(crate) async fn render(
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
     let (fields, served) = request::open(&app, request).await?;
-    let ChatRequest { conversation, .. } = take(fields, &served)?;
-    let (prompt, _) = prompt::of_chat(&app, &served, conversation).await?;
+    let ChatRequest { conversation, params, .. } = take(fields, &served)?;
+    let (mut prompt, _) = prompt::of_chat(&app, &served, conversation).await?;
+    params.cut(&mut prompt, &served);
     Ok(chat_form::json(&chat_form::rendered(&served, &prompt)))
 }
 
@@ -95,6 +97,7 @@ fn take(mut fields: Fields, served: &Served) -> Result<ChatRequest, ApiError> {
     params.prompt_logprobs = logprob_count(&mut fields, PROMPT_LOGPROBS)?;
     let delivery = request::delivery(&mut fields)?;
     request::check_prompt_logprobs(&params, delivery, PROMPT_LOGPROBS)?;
+    params.extras.progress = request::progress(&mut fields, delivery)?;
     request::about_the_client(&mut fields)?;
     for name in ["audio", "prediction", "web_search_options", "verbosity", "moderation"] {
         fields.refuse(name, "this server has nothing of that kind")?;

@@ -188,8 +188,12 @@ impl Protocol for ChatStream {
     }
 
     fn update(&mut self, update: Update) -> Vec<SseEvent> {
-        let Update { choice, parts, mut tokens, finish } = update;
-        let mut events: Vec<SseEvent> = self.opening(choice).into_iter().collect();
+        let Update { choice, parts, mut tokens, finish, progress } = update;
+        let mut events: Vec<SseEvent> = progress.iter().map(|it| self.chunks.progress(it)).collect();
+        if parts.is_empty() && tokens.is_empty() && finish.is_none() {
+            return events;
+        }
+        events.extend(self.opening(choice));
         for part in parts {
             events.push(self.delta(choice, delta(part), &tokens, None));
             tokens.clear();

@@ -2,10 +2,10 @@
 
 use super::request::Head;
 use super::usage::{timings, usage};
-use crate::generate::answering::Answering;
+use crate::generate::answering::{Answering, PromptProgress};
 use crate::generate::params::Extras;
 use crate::http::sse::SseEvent;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// What stands behind the last chunk.
 pub(super) const DONE: &str = "data: [DONE]\n\n";
@@ -28,6 +28,15 @@ impl Chunks {
             chunk.insert("usage".to_owned(), Value::Null);
         }
         chunk
+    }
+
+    /// One that says how far a prompt is.
+    pub(super) fn progress(&self, progress: &PromptProgress) -> SseEvent {
+        let PromptProgress { tokens, reused, computed, time } = progress;
+        let mut chunk = self.chunk(Vec::new());
+        let told = json!({"total": tokens, "cache": reused, "processed": computed, "time_ms": time.as_millis() as u64});
+        chunk.insert("prompt_progress".to_owned(), told);
+        Value::Object(chunk).into()
     }
 
     /// The last one, where there is something to tell.

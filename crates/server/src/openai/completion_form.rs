@@ -79,8 +79,9 @@ pub(super) fn echo_alone(head: &Head, prompts: &[Prompt], params: &Params, echo:
     let count = prompts.len() * params.choices as usize;
     let choices = (0..count).map(|index| Value::Object(ended(index, echo.text(index), cut.finish.as_ref())));
     let prompt_tokens = prompts.iter().map(|prompt| prompt.ids.len() as u64).sum();
+    let cut_tokens = prompts.iter().map(|prompt| prompt.cut_tokens as u64).sum();
     let mut object = head.object("text_completion", choices.collect());
-    object.insert("usage".to_owned(), usage(&Total { prompt_tokens, ..Total::default() }));
+    object.insert("usage".to_owned(), usage(&Total { prompt_tokens, cut_tokens, ..Total::default() }));
     json(&Value::Object(object))
 }
 
@@ -131,7 +132,8 @@ impl Protocol for CompletionStream {
     }
 
     fn update(&mut self, update: Update) -> Vec<SseEvent> {
-        let Update { choice: index, parts, tokens, finish } = update;
+        let Update { choice: index, parts, tokens, finish, progress } = update;
+        let mut events: Vec<SseEvent> = progress.iter().map(|it| self.chunks.progress(it)).collect();
         if self.offsets.len() <= index {
             self.offsets.resize(index + 1, None);
         }
@@ -151,7 +153,7 @@ impl Protocol for CompletionStream {
         let tells_tokens =
             !tokens.is_empty() && (self.params.logprobs.is_some() || self.chunks.extras.token_ids);
         if text.is_empty() && finish.is_none() && !tells_tokens {
-            return Vec::new();
+            return events;
         }
         let mut choice = ended(index, &text, finish.as_ref());
         if !tokens.is_empty() {
@@ -170,7 +172,8 @@ impl Protocol for CompletionStream {
             choice.insert("prompt_token_ids".to_owned(), json!(plain(ids)));
         }
         self.offsets[index] = Some(offset);
-        vec![Value::Object(self.chunks.chunk(vec![Value::Object(choice)])).into()]
+        events.push(Value::Object(self.chunks.chunk(vec![Value::Object(choice)])).into());
+        events
     }
 
     fn end(&mut self, answering: &Answering) -> Vec<SseEvent> {

@@ -93,17 +93,19 @@ async fn prompts(
     served: &Arc<Served>,
     request: &CompletionRequest,
 ) -> Result<(Vec<Prompt>, Echo), ApiError> {
-    let ids = request.prompts.ids(app, served, request.ends).await?;
+    let all = request.prompts.ids(app, served, request.ends).await?;
+    let mut prompts: Vec<Prompt> =
+        all.into_iter().map(|ids| Prompt::new(ids, Vec::new(), Place::Middle)).collect();
+    prompts.iter_mut().for_each(|prompt| request.params.cut(prompt, served));
+    let is_whole = prompts.iter().all(|prompt| prompt.cut_tokens == 0);
+    let text = |prompt: &Prompt| shown(&served.text.tokenizer, &prompt.ids, SpecialTokens::Show);
     let texts = request.has_echo.then(|| match &request.prompts.said {
-        Said::Texts(texts) => texts.clone(),
-        Said::Ids(ids) => {
-            ids.iter().map(|ids| shown(&served.text.tokenizer, ids, SpecialTokens::Show)).collect()
-        }
+        Said::Texts(texts) if is_whole => texts.clone(),
+        Said::Texts(_) | Said::Ids(_) => prompts.iter().map(text).collect(),
     });
-    let prompt = |ids| Prompt { ids, boundaries: Vec::new(), place: Place::Middle };
     let (choices, tells_scores) = (request.params.choices as usize, request.tells_scores);
-    let echo = Echo { texts, prompts: ids.clone(), tells_scores, choices };
-    Ok((ids.into_iter().map(prompt).collect(), echo))
+    let ids = prompts.iter().map(|prompt| prompt.ids.clone()).collect();
+    Ok((prompts, Echo { texts, prompts: ids, tells_scores, choices }))
 }
 
 fn take(mut fields: Fields, served: &Served) -> Result<CompletionRequest, ApiError> {
@@ -133,6 +135,7 @@ fn take(mut fields: Fields, served: &Served) -> Result<CompletionRequest, ApiErr
     fields.refuse("thinking_token_budget", "reasoning is told apart in chats alone")?;
     let delivery = request::delivery(&mut fields)?;
     request::check_prompt_logprobs(&params, delivery, scores)?;
+    params.extras.progress = request::progress(&mut fields, delivery)?;
     request::about_the_client(&mut fields)?;
     fields.finish()?;
     Ok(CompletionRequest { prompts, ends, params: params.check()?, has_echo, tells_scores, form, delivery })

@@ -5,7 +5,7 @@ use super::request;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::generate::embedding::{Embeddings, embed};
-use crate::generate::params::{priority, salt};
+use crate::generate::params::{Cut, cut, priority, salt};
 use crate::wire::fields::Fields;
 use axum::body::Body;
 use axum::extract::State;
@@ -39,15 +39,26 @@ pub(crate) async fn answer(
     let limit = app.config.limits.request_time;
     let time = fields.number("timeout", 0.001..=limit.as_secs_f32())?.map_or(limit, Duration::from_secs_f32);
     let (priority, cache_salt) = (priority(&mut fields)?, salt(&mut fields)?);
-    fields.refuse("truncate_prompt_tokens", "texts are never cut; shorten them before you send them")?;
+    let cut = cut(&mut fields)?;
     fields.string("user")?;
     fields.finish()?;
-    let ids = input.ids(&app, &served, ends).await?;
+    let mut ids = input.ids(&app, &served, ends).await?;
+    let most = match cut {
+        Some(Cut::Last(tokens)) => tokens,
+        Some(Cut::ToFit) => served.room(),
+        None => usize::MAX,
+    };
+    let cut_tokens: usize =
+        ids.iter_mut().map(|ids| ids.drain(..ids.len().saturating_sub(most)).count()).sum();
     let path = |place| if input.is_list { format!("input[{place}]") } else { "input".to_owned() };
     let texts = ids.into_iter().enumerate().map(|(place, ids)| (path(place), ids)).collect();
     let name = served.name.clone();
     let vectors = embed(served, Embeddings { texts, dimensions, priority, cache_salt, time }).await?;
-    Ok(json(&whole(&name, &vectors, encoding)))
+    let mut answer = whole(&name, &vectors, encoding);
+    if cut_tokens > 0 {
+        answer["usage"]["prompt_tokens_details"]["truncated_tokens"] = json!(cut_tokens);
+    }
+    Ok(json(&answer))
 }
 
 fn encoding(fields: &mut Fields) -> Result<Encoding, ApiError> {

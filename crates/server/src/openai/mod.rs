@@ -16,7 +16,7 @@ mod logprobs;
 mod messages;
 pub(crate) mod request;
 pub(crate) mod tools;
-mod usage;
+pub(crate) mod usage;
 
 pub(crate) mod models;
 pub(crate) mod tokens;

@@ -108,6 +108,16 @@ pub(crate) fn delivery(fields: &mut Fields) -> Result<Delivery, ApiError> {
     Ok(Delivery::Stream { with_usage })
 }
 
+/// Whether a stream tells how far its prompt is.
+pub(super) fn progress(fields: &mut Fields, delivery: Delivery) -> Result<bool, ApiError> {
+    let Some(field) = fields.take("return_progress") else { return Ok(false) };
+    let alone = field.invalid("it is only allowed where `stream` is true");
+    match (field.boolean()?, delivery) {
+        (true, Delivery::Whole) => Err(alone),
+        (is_told, Delivery::Whole | Delivery::Stream { .. }) => Ok(is_told),
+    }
+}
+
 /// Parameters about the client, which change no answer, and those that have one value here.
 pub(crate) fn about_the_client(fields: &mut Fields) -> Result<(), ApiError> {
     for name in ["user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"] {

@@ -3,6 +3,7 @@
 use crate::error::ApiError;
 use crate::generate::held::{Choice, Tools};
 use crate::wire::fields::{Field, Fields, shortened};
+use gannet_grammar::{Grammar, GrammarLimits};
 use gannet_text::calls::Tool;
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
@@ -94,16 +95,23 @@ fn one(field: Field, form: ToolForm) -> Result<(Value, Tool), ApiError> {
     };
     let name = tool_name(inner.require("name", "a string")?)?;
     let description = inner.string("description")?;
-    let strict = inner.boolean("strict")?.unwrap_or(false);
+    let strict = inner.boolean("strict")?;
+    let limits = inner.limits().grammar();
     let schema = if form == ToolForm::Anthropic { "input_schema" } else { "parameters" };
     let parameters = inner.take(schema).map(|field| field.object().map(Fields::into_rest)).transpose()?;
     inner.finish()?;
     let parameters = Value::Object(parameters.unwrap_or_default());
+    let strict = strict.unwrap_or_else(|| is_strict_by_default(form, &parameters, &limits));
     let mut function = Map::new();
     function.insert("name".to_owned(), json!(name));
     function.extend(description.map(|text| ("description".to_owned(), json!(text))));
     function.insert("parameters".to_owned(), parameters.clone());
     Ok((json!({"type": "function", "function": function}), Tool { name, parameters, strict }))
+}
+
+/// Tools of the newer form are strict unless they say otherwise, where their schema can be held.
+fn is_strict_by_default(form: ToolForm, parameters: &Value, limits: &GrammarLimits) -> bool {
+    form == ToolForm::Flat && Grammar::json_schema(parameters.clone(), limits).is_ok()
 }
 
 fn tool_name(field: Field) -> Result<String, ApiError> {

@@ -7,13 +7,17 @@ use std::time::Duration;
 
 /// The usage of all answers together.
 pub(crate) fn usage(total: &Total) -> Value {
-    json!({
+    let mut usage = json!({
         "prompt_tokens": total.prompt_tokens,
         "completion_tokens": total.answer_tokens,
         "total_tokens": total.prompt_tokens + total.answer_tokens,
         "prompt_tokens_details": {"cached_tokens": total.cached_tokens},
         "completion_tokens_details": {"reasoning_tokens": total.reasoning_tokens},
-    })
+    });
+    if total.cut_tokens > 0 {
+        usage["prompt_tokens_details"]["truncated_tokens"] = json!(total.cut_tokens);
+    }
+    usage
 }
 
 /// Adds to a whole answer what it took, and how long where that is asked for.

@@ -66,7 +66,7 @@ fn what_is_wrong_is_named() {
         ("dimensions", json!(0), "dimensions"),
         ("dimensions", json!(100_000), "dimensions"),
         ("encoding_format", json!("hex"), "encoding_format"),
-        ("truncate_prompt_tokens", json!(5), "truncate_prompt_tokens"),
+        ("truncate_prompt_tokens", json!(0), "truncate_prompt_tokens"),
         ("model", json!("toy"), "model"),
         ("bogus", json!(1), "bogus"),
     ] {

@@ -137,7 +137,8 @@ fn what_can_not_be_done_is_named() {
         ("tool_choice", json!({"type": "function", "name": "f"}), "tool_choice.name"),
         ("text", json!({"format": {"type": "xml"}}), "text.format.type"),
         ("text", json!({"verbosity": "low"}), "text.verbosity"),
-        ("truncation", json!("auto"), "truncation"),
+        ("truncation", json!("sometimes"), "truncation"),
+        ("return_token_ids", json!(true), "return_token_ids"),
         ("reasoning", json!({"effort": "low"}), "reasoning.effort"),
         ("include", json!(["message.output_text.logprobs"]), "include"),
         ("max_output_tokens", json!(0), "max_output_tokens"),
@@ -149,4 +150,51 @@ fn what_can_not_be_done_is_named() {
         body[name] = value;
         server.refuses(PATH, &body, 400, param);
     }
+}
+
+#[test]
+fn the_oldest_messages_are_left_out_where_that_is_asked_for() {
+    let server = Server::start();
+    let said = |number: usize| json!({"role": if number.is_multiple_of(2) { "user" } else { "assistant" }, "content": format!("{number} {}", "hen ".repeat(40))});
+    let items: Vec<Value> = (0..21).map(said).collect();
+    let mut body = greedy(json!({"input": items, "instructions": "Be brief.", "timings": true}));
+    server.refuses(PATH, &body, 400, "input");
+    body["truncation"] = json!("auto");
+    let response = server.ask(PATH, &body);
+    assert_eq!(response["truncation"], "auto");
+    let left_out = response["truncated_messages"].as_u64().unwrap();
+    assert!((1..21).contains(&left_out), "{response}");
+    // No more is left out than must be, and the answer is that of the rest.
+    let rest = |from: u64| greedy(json!({"input": items[from as usize..], "instructions": "Be brief."}));
+    server.refuses(PATH, &rest(left_out - 1), 400, "input");
+    let of_rest = server.ask(PATH, &rest(left_out));
+    assert_eq!(response["output"][0]["content"], of_rest["output"][0]["content"]);
+    assert_eq!(response["usage"]["input_tokens"], of_rest["usage"]["input_tokens"]);
+    assert_eq!(response["timings"]["prompt_tokens"], response["usage"]["input_tokens"]);
+    assert_eq!(of_rest.get("truncated_messages"), None);
+}
+
+#[test]
+fn tools_are_strict_unless_they_say_otherwise() {
+    let server = Server::with(|setup| setup.context = Some(1024));
+    let tool = |name: &str, more: Value| {
+        let schema = json!({"type": "object", "properties": {"x": {"type": "integer"}}, "additionalProperties": false});
+        let mut tool = json!({"type": "function", "name": name, "parameters": schema});
+        tool.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        tool
+    };
+    let not_held = json!({"parameters": {"type": "object", "properties": {"x": {"not": {}}}}});
+    let tools = json!([tool("a", json!({})), tool("b", json!({"strict": false})), tool("c", not_held)]);
+    let response = server.ask(PATH, &greedy(json!({"tools": tools})));
+    let strict: Vec<&Value> =
+        response["tools"].as_array().unwrap().iter().map(|tool| &tool["strict"]).collect();
+    assert_eq!(strict, [&json!(true), &json!(false), &json!(false)]);
+    // Who asks for what can't be held hears so.
+    let asked = json!({"strict": true, "parameters": {"type": "object", "properties": {"x": {"not": {}}}}});
+    server.refuses(
+        PATH,
+        &greedy(json!({"tools": [tool("c", asked)]})),
+        400,
+        "tools[0].parameters.properties.x.not",
+    );
 }

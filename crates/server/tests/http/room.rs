@@ -120,3 +120,77 @@ fn what_is_left_when_the_time_to_drain_is_over_hears_so() {
     assert!(rest.contains("the server is stopping"), "{rest}");
     server.join();
 }
+
+#[test]
+fn a_prompt_is_cut_where_that_is_asked_for_and_the_answer_says_so() {
+    let server = Server::start();
+    let prompt = json!({"prompt": vec![7; 400], "max_tokens": 20, "return_token_ids": true});
+    let whole = server.ask(PATH, &long(prompt.clone()));
+    assert_eq!(whole["usage"]["prompt_tokens_details"].get("truncated_tokens"), None);
+    let cut = |more: Value| {
+        let mut body = long(prompt.clone());
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        server.ask(PATH, &body)
+    };
+    let answer = cut(json!({"truncate_prompt_tokens": 30}));
+    assert_eq!(answer["usage"]["prompt_tokens"], 30);
+    assert_eq!(answer["usage"]["prompt_tokens_details"]["truncated_tokens"], 370);
+    let alone = server.ask(PATH, &long(json!({"prompt": vec![7; 30], "max_tokens": 20})));
+    assert_eq!(answer["choices"][0]["text"], alone["choices"][0]["text"]);
+    let echoed = cut(json!({"truncate_prompt_tokens": 30, "echo": true, "return_token_ids": true}));
+    assert_eq!(echoed["choices"][0]["prompt_token_ids"].as_array().unwrap().len(), 30);
+    // What fits beside the answer is kept.
+    let answer = cut(json!({"truncate_prompt_tokens": -1, "max_tokens": 200}));
+    assert_eq!(answer["usage"]["prompt_tokens"], 312);
+    for (wrong, part) in
+        [(json!(0), "at least one token"), (json!(-2), "from -1"), (json!("all"), "a whole number")]
+    {
+        let message = server.refuses(
+            PATH,
+            &long(json!({"truncate_prompt_tokens": wrong})),
+            400,
+            "truncate_prompt_tokens",
+        );
+        assert!(message.contains(part), "{message}");
+    }
+    let chat = json!({
+        "model": "toy", "messages": [{"role": "user", "content": "hen ".repeat(400)}], "max_tokens": 8,
+        "truncate_prompt_tokens": -1,
+    });
+    let answer = server.ask("/v1/chat/completions", &chat);
+    assert_eq!(answer["usage"]["prompt_tokens"], 504);
+    assert!(answer["usage"]["prompt_tokens_details"]["truncated_tokens"].as_u64().unwrap() > 0);
+    let message = json!({
+        "model": "toy", "messages": [{"role": "user", "content": "hen ".repeat(400)}], "max_tokens": 8,
+        "truncate_prompt_tokens": 100,
+    });
+    let answer = server.ask("/v1/messages", &message);
+    assert!(answer["usage"]["truncated_input_tokens"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_stream_tells_how_far_its_prompt_is_where_that_is_asked_for() {
+    let server = Server::start();
+    let body = json!({"prompt": vec![7; 300], "max_tokens": 2, "stream": true, "return_progress": true});
+    for round in 0..2 {
+        let events = server.post(PATH, &long(body.clone())).events();
+        let progress: Vec<&Value> = events
+            .iter()
+            .map(|event| &event["prompt_progress"])
+            .filter(|progress| progress.is_object())
+            .collect();
+        let numbers =
+            |name: &str| -> Vec<u64> { progress.iter().map(|it| it[name].as_u64().unwrap()).collect() };
+        let processed = numbers("processed");
+        assert!(processed.len() >= 2 && processed.is_sorted(), "{progress:?}");
+        assert_eq!((processed[0], *processed.last().unwrap()), (numbers("cache")[0], 300));
+        assert!(numbers("total").iter().all(|total| *total == 300));
+        assert_eq!(numbers("cache")[0] > 0, round > 0, "{progress:?}");
+        // The first chunk of the answer comes behind.
+        let first = events.iter().position(|event| !event["choices"].as_array().unwrap().is_empty()).unwrap();
+        assert_eq!(first, progress.len());
+    }
+    let silent = server.post(PATH, &long(json!({"max_tokens": 2, "stream": true}))).events();
+    assert!(silent.iter().all(|event| event.get("prompt_progress").is_none()));
+    server.refuses(PATH, &long(json!({"return_progress": true})), 400, "return_progress");
+}

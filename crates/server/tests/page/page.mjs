@@ -96,7 +96,13 @@ assert.equal(await page.locator(".said.assistant").count(), 2);
 // The engine.
 await page.click("#tab-engine");
 await page.waitForTimeout(2500);
-assert.equal(await page.locator("figure").count(), 9);
+assert.equal(await page.locator("figure").count(), 10);
+// This model has pages of one kind.
+for (const [title, isShown] of [["Pages, full", true], ["Pages, window", false]]) {
+  const figure = page.locator("figure", { hasText: title });
+  assert.equal(await figure.isVisible(), isShown, title);
+}
+assert.match(await page.locator("figure", { hasText: "Pages, full" }).locator("output").textContent(), /% running, .*% cached/);
 await page.screenshot({ path: `${folder}/engine-light.png` });
 await page.press("#tab-engine", "ArrowLeft");
 assert.ok(await page.isVisible("#prompt"));

@@ -3,9 +3,9 @@
 use crate::commands::end_token_ids;
 use crate::model_reference::ModelReference;
 use gannet_engine::EngineOptions;
-use gannet_loader::{LoadError, LoadOptions, Loaded, MemoryBroker, Purpose, Running};
+use gannet_loader::{LoadError, LoadOptions, Loaded, MemoryBroker, MemoryClass, Purpose, Running};
 use gannet_ops::{Backend, PoolKind};
-use gannet_server::{LoadFailure, Model, ModelSource};
+use gannet_server::{Facts, LoadFailure, Model, ModelSource};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -74,6 +74,11 @@ impl ModelSource for Source {
         };
         let Loaded { model, text, runner, memory, grant, .. } = loaded.map_err(failure)?;
         let sequences = memory.sequences;
+        let class = |class: MemoryClass| (class.name(), memory.memory.of(class));
+        let facts = Facts {
+            numerics_id: runner.numerics_id.to_string(),
+            memory: MemoryClass::ALL.into_iter().map(class).filter(|(_, bytes)| *bytes > 0).collect(),
+        };
         let text = text.map_err(failure)?;
         let end_tokens = end_token_ids(&model, Some(&text));
         let is_recurrent = runner.layout.is_recurrent();
@@ -81,7 +86,7 @@ impl ModelSource for Source {
             EngineOptions { sequences, waiting: sequences + self.waiting, ..EngineOptions::default() };
         let Running { handle, thread } =
             gannet_loader::start_lending(runner, options, grant).map_err(failure)?;
-        Ok(Model { handle, thread, text, end_tokens, sequences, is_recurrent })
+        Ok(Model { handle, thread, text, end_tokens, sequences, is_recurrent, facts })
     }
 }
 

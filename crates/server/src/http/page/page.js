@@ -255,75 +255,140 @@ function facts({ usage, timings }) {
 
 const POINTS = 120;
 const PERIOD = 1000;
-const rate = (name) => (now, before, seconds) => (sum(now, name) - sum(before, name)) / seconds;
+const rate = (name) => (now, before, seconds) => [(sum(now, name) - sum(before, name)) / seconds];
+// Pages of a kind: those of running sequences, and those that the prefix cache alone holds.
+const pages = (kind) => ({
+  title: `Pages, ${kind}`,
+  unit: " %",
+  parts: ["running", "cached"],
+  most: 100,
+  isShown: (now) => sum(now, "gannet_pages", { kind }) > 0,
+  of: (now) => {
+    const all = Math.max(sum(now, "gannet_pages", { kind }), 1);
+    return ["running", "cached"].map((held) => (100 * sum(now, "gannet_pages", { kind, held })) / all);
+  },
+});
+// The parts of a step's time.
+const PHASES = ["run", "sample", "schedule", "assemble", "commit"];
 const PLOTS = [
-  ["Sequences running", (now) => sum(now, "vllm:num_requests_running"), ""],
-  ["Requests waiting", (now) => sum(now, "vllm:num_requests_waiting"), ""],
-  ["Tokens of answers", rate("vllm:inter_token_latency_seconds_count"), "/s"],
-  ["Steps", rate("gannet_steps_total"), "/s"],
-  ["Rows of a step", (now, before) => ratio(now, before, "gannet_step_rows_total", "gannet_steps_total"), ""],
-  ["Time of a step", (now, before) => 1000 * ratio(now, before, "gannet_step_seconds_total", "gannet_steps_total"), " ms"],
-  ["Pages in use", (now) => 100 * sum(now, "vllm:kv_cache_usage_perc"), " %"],
-  ["Pages cached", (now) => sum(now, "gannet_pages_cached"), ""],
-  ["Prefix hits", (now, before) => 100 * ratio(now, before, "vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total"), " %"],
+  {
+    title: "Sequences",
+    parts: ["running", "waiting"],
+    of: (now) => ["vllm:num_requests_running", "vllm:num_requests_waiting"].map((name) => sum(now, name)),
+  },
+  { title: "Tokens of answers", unit: "/s", of: rate("vllm:inter_token_latency_seconds_count") },
+  {
+    title: "Prefix hits",
+    unit: " %",
+    most: 100,
+    of: (now, before) => [100 * ratio(now, before, "vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total")],
+  },
+  pages("full"),
+  pages("window"),
+  pages("open"),
+  {
+    title: "Time of a step",
+    unit: " ms",
+    parts: PHASES,
+    isSum: true,
+    of: (now, before) =>
+      PHASES.map((phase) => 1000 * ratio(now, before, "gannet_step_seconds_total", "gannet_steps_total", { phase })),
+  },
+  {
+    title: "Rows of a step",
+    of: (now, before) => [ratio(now, before, "gannet_step_rows_total", "gannet_steps_total")],
+  },
+  { title: "Steps", unit: "/s", of: rate("gannet_steps_total") },
+  { title: "Wait of a new request", unit: " s", of: (now) => [sum(now, "gannet_queue_wait_seconds")] },
 ];
 let last = null;
 
+// Samples as names, labels and numbers.
 function parse(text) {
-  const series = new Map();
+  const samples = [];
   for (const line of text.split("\n")) {
-    const found = /^([^#{\s]+)(?:\{[^}]*\})? (\S+)$/.exec(line);
-    if (found) series.set(found[1], (series.get(found[1]) ?? 0) + Number(found[2]));
+    const found = /^([^#{\s]+)(?:\{(.*)\})? (\S+)$/.exec(line);
+    if (!found) continue;
+    const labels = {};
+    for (const [, name, value] of (found[2] ?? "").matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)) labels[name] = value;
+    samples.push({ name: found[1], labels, value: Number(found[3]) });
   }
-  return series;
+  return samples;
 }
 
-const sum = (series, name) => series.get(name) ?? 0;
+// The sum over models of the samples that have these labels.
+function sum(samples, name, labels = {}) {
+  const fits = (sample) => sample.name === name && Object.entries(labels).every(([key, value]) => sample.labels[key] === value);
+  return samples.reduce((total, sample) => total + (fits(sample) ? sample.value : 0), 0);
+}
 
-function ratio(now, before, above, below) {
+function ratio(now, before, above, below, labels) {
   const difference = sum(now, below) - sum(before, below);
-  return difference > 0 ? (sum(now, above) - sum(before, above)) / difference : 0;
+  return difference > 0 ? (sum(now, above, labels) - sum(before, above, labels)) / difference : 0;
 }
 
-function plot(title, unit) {
-  const figure = element("figure");
-  const caption = element("figcaption", "", title);
+const shown = (number) => (number >= 100 || Number.isInteger(number) ? String(Math.round(number)) : number.toFixed(1));
+
+// What a plot's newest point says: one number, or one for each part.
+function said({ unit = "", parts, isSum }, values) {
+  if (!parts || isSum) return shown(values.reduce((total, value) => total + value, 0)) + unit;
+  return parts.map((part, place) => `${shown(values[place])}${unit} ${part}`).join(", ");
+}
+
+function figure({ title, parts = [""] }) {
+  const made = element("figure");
+  const caption = element("figcaption");
   const value = element("output", "", "–");
-  caption.append(value);
+  caption.append(element("span", "", title), value);
   const space = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(space, "svg");
   svg.setAttribute("viewBox", `0 0 ${POINTS - 1} 100`);
   svg.setAttribute("preserveAspectRatio", "none");
   svg.setAttribute("role", "img");
   svg.setAttribute("aria-label", `${title} over two minutes`);
-  const [area, line] = ["area", "line"].map((kind) => {
+  const paths = parts.map((_, place) => {
     const path = document.createElementNS(space, "path");
-    path.setAttribute("class", kind);
-    svg.append(path);
+    path.setAttribute("class", `part-${place}`);
+    svg.prepend(path);
     return path;
   });
-  figure.append(caption, svg);
-  find("plots").append(figure);
+  made.append(caption, svg);
+  if (parts.length > 1) {
+    const legend = element("p", "legend");
+    parts.forEach((part, place) => legend.append(element("span", `part-${place}`, part)));
+    made.append(legend);
+  }
+  find("plots").append(made);
+  return { made, svg, paths, value };
+}
+
+// Parts lie on one another: each is drawn up to the sum of those before it and itself, the largest behind.
+function plot(kind) {
+  const { made, svg, paths, value } = figure(kind);
   const points = [];
-  return (number) => {
-    points.push(number);
+  return (now, before, seconds) => {
+    made.hidden = kind.isShown !== undefined && !kind.isShown(now);
+    const values = kind.of(now, before, seconds);
+    points.push(values.map((_, place) => values.slice(0, place + 1).reduce((total, part) => total + part, 0)));
     if (points.length > POINTS) points.shift();
-    const most = Math.max(...points, 1e-9);
+    const most = kind.most ?? Math.max(...points.map((sums) => sums.at(-1)), 1e-9);
     const first = POINTS - points.length;
-    const at = points.map((point, place) => `${first + place},${(97 - (94 * point) / most).toFixed(2)}`);
-    line.setAttribute("d", `M${at.join("L")}`);
-    area.setAttribute("d", `M${first},100L${at.join("L")}L${POINTS - 1},100Z`);
-    value.textContent = `${number >= 100 || Number.isInteger(number) ? Math.round(number) : number.toFixed(1)}${unit}`;
+    paths.forEach((path, part) => {
+      const at = points.map((sums, place) => `${first + place},${(98 - (94 * Math.min(sums[part], most)) / most).toFixed(2)}`);
+      path.setAttribute("d", `M${first},100L${at.join("L")}L${POINTS - 1},100Z`);
+    });
+    value.textContent = said(kind, values);
+    svg.setAttribute("aria-label", `${kind.title} over two minutes, now ${value.textContent}`);
   };
 }
 
 async function watch(draws) {
   try {
     const response = await fetch(`${base}/metrics`);
-    const now = { at: performance.now(), series: parse(await response.text()) };
+    const now = { at: performance.now(), samples: parse(await response.text()) };
     if (last) {
       const seconds = (now.at - last.at) / 1000;
-      PLOTS.forEach(([, number], place) => draws[place](number(now.series, last.series, seconds)));
+      for (const draw of draws) draw(now.samples, last.samples, seconds);
     }
     last = now;
     find("engine-status").textContent = "";
@@ -388,7 +453,7 @@ function start() {
     status("");
   });
   find("key").addEventListener("change", listModels);
-  watch(PLOTS.map(([title, , unit]) => plot(title, unit)));
+  watch(PLOTS.map(plot));
   listModels();
 }
 

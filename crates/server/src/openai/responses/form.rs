@@ -5,8 +5,10 @@ use super::items::{ItemEvent, Items};
 use crate::error::ApiError;
 use crate::generate::answering::{Answering, Finish, FinishKind, Total, Update};
 use crate::generate::collect::Whole;
+use crate::generate::params::Extras;
 use crate::http::sse::{Protocol, SseEvent};
 use crate::openai::request::Head;
+use crate::openai::usage::timings;
 use serde_json::{Map, Value, json};
 
 /// The word for a response that a limit cut off.
@@ -18,6 +20,15 @@ pub(super) struct Form {
     /// Parameters that are repeated.
     pub(super) echo: Map<String, Value>,
     pub(super) previous: Option<String>,
+    pub(super) truncation: Truncation,
+    pub(super) extras: Extras,
+}
+
+/// Whether messages may be left out, and how many were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Truncation {
+    Disabled,
+    Auto { left_out: usize },
 }
 
 impl Form {
@@ -27,13 +38,16 @@ impl Form {
     }
 
     /// A response that is done.
-    pub(super) fn ended(&self, answer: &Whole, total: &Total) -> Value {
+    pub(super) fn ended(&self, answer: &Whole, answering: &Answering) -> Value {
         let status = status(answer.finish.as_ref());
-        self.with_items(Items::of_whole(answer, status), status, total)
+        self.with_items(Items::of_whole(answer, status), status, answering)
     }
 
-    fn with_items(&self, items: Vec<Value>, status: &str, total: &Total) -> Value {
-        let mut object = self.object(status, Value::Array(items), Some(total));
+    fn with_items(&self, items: Vec<Value>, status: &str, answering: &Answering) -> Value {
+        let mut object = self.object(status, Value::Array(items), Some(&answering.total));
+        if self.extras.timings {
+            object["timings"] = timings(answering);
+        }
         if status == INCOMPLETE {
             object["incomplete_details"] = json!({"reason": "max_output_tokens"});
         }
@@ -52,8 +66,15 @@ impl Form {
         let mut object = json!({
             "id": id, "object": "response", "created_at": created, "status": status, "model": model,
             "error": null, "incomplete_details": null, "output": output, "usage": total.map(usage),
-            "previous_response_id": self.previous, "truncation": "disabled",
+            "previous_response_id": self.previous,
         });
+        match self.truncation {
+            Truncation::Disabled => object["truncation"] = json!("disabled"),
+            Truncation::Auto { left_out } => {
+                object["truncation"] = json!("auto");
+                object["truncated_messages"] = json!(left_out);
+            }
+        }
         for (name, value) in &self.echo {
             object[name] = value.clone();
         }
@@ -77,13 +98,17 @@ impl Form {
 }
 
 fn usage(total: &Total) -> Value {
-    json!({
+    let mut usage = json!({
         "input_tokens": total.prompt_tokens,
         "input_tokens_details": {"cached_tokens": total.cached_tokens},
         "output_tokens": total.answer_tokens,
         "output_tokens_details": {"reasoning_tokens": total.reasoning_tokens},
         "total_tokens": total.prompt_tokens + total.answer_tokens,
-    })
+    });
+    if total.cut_tokens > 0 {
+        usage["input_tokens_details"]["truncated_tokens"] = json!(total.cut_tokens);
+    }
+    usage
 }
 
 /// The word for how an answer ended.
@@ -142,7 +167,7 @@ impl Protocol for ResponseStream {
         let status = status(self.answer.finish.as_ref());
         let told = self.items.end(status);
         let mut events = self.item_events(told);
-        let response = self.form.with_items(self.items.values(status), status, &answering.total);
+        let response = self.form.with_items(self.items.values(status), status, answering);
         if let Some(keeper) = &self.keeper {
             keeper.keep(&self.form.head.id, &response, Some(&self.answer));
         }

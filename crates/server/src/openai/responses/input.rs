@@ -9,6 +9,7 @@ use crate::generate::held::{Form, Wanted};
 use crate::generate::params::{Params, token_count};
 use crate::models::Served;
 use crate::wire::fields::{Field, Fields};
+use gannet_text::calls::Tool;
 use gannet_text::chat::{Message, RenderOptions};
 use serde_json::{Map, Value, json};
 
@@ -30,6 +31,8 @@ pub(super) struct ResponseRequest {
     pub(super) params: Params,
     pub(super) delivery: Delivery,
     pub(super) is_kept: bool,
+    /// Whether the oldest messages may be left out.
+    pub(super) truncates: bool,
     /// Parameters that the response repeats.
     pub(super) echo: Map<String, Value>,
 }
@@ -62,6 +65,7 @@ pub(super) fn take(mut fields: Fields, served: &Served) -> Result<ResponseReques
     let instructions = fields.string("instructions")?.map(|text| Message::new("system", &text));
     let previous = fields.string("previous_response_id")?;
     refuse(&mut fields)?;
+    let truncates = truncation(&mut fields)?;
     let mut options = RenderOptions::default();
     reasoning(&mut fields, served, &mut options)?;
     let wanted = Wanted {
@@ -71,6 +75,7 @@ pub(super) fn take(mut fields: Fields, served: &Served) -> Result<ResponseReques
     };
     let is_kept = fields.boolean("store")?.unwrap_or(true);
     let most = token_count(&mut fields, "max_output_tokens", 1)?;
+    fields.only("return_token_ids", &[json!(false)], "token ids come with chats and completions")?;
     let mut params = Params::take(&mut fields, served)?;
     params.max_tokens = most.map(|most| ("max_output_tokens", most));
     let delivery = delivery(&mut fields, is_kept)?;
@@ -78,7 +83,19 @@ pub(super) fn take(mut fields: Fields, served: &Served) -> Result<ResponseReques
     fields.finish()?;
     echo.insert("store".to_owned(), json!(is_kept));
     let params = params.check()?;
-    Ok(ResponseRequest { previous, instructions, said, options, wanted, params, delivery, is_kept, echo })
+    fill_strict(&mut echo, &wanted.tools.callable);
+    Ok(ResponseRequest {
+        previous,
+        instructions,
+        said,
+        options,
+        wanted,
+        params,
+        delivery,
+        is_kept,
+        truncates,
+        echo,
+    })
 }
 
 fn said(field: Field) -> Result<Vec<Message>, ApiError> {
@@ -110,11 +127,30 @@ fn delivery(fields: &mut Fields, is_kept: bool) -> Result<Delivery, ApiError> {
     background.boolean().map(|_| Delivery::Background)
 }
 
+/// Tools are repeated with what stands where they said nothing.
+fn fill_strict(echo: &mut Map<String, Value>, tools: &[Tool]) {
+    for shown in echo.get_mut("tools").and_then(Value::as_array_mut).into_iter().flatten() {
+        let tool = tools.iter().find(|tool| shown["name"] == json!(tool.name));
+        if let (Some(tool), true) = (tool, shown["strict"].is_null()) {
+            shown["strict"] = json!(tool.strict);
+        }
+    }
+}
+
+/// Whether the oldest messages may be left out where the conversation is too long.
+fn truncation(fields: &mut Fields) -> Result<bool, ApiError> {
+    let Some(field) = fields.take("truncation") else { return Ok(false) };
+    match field.value.as_str() {
+        Some("auto") => Ok(true),
+        Some("disabled") => Ok(false),
+        Some(_) | None => Err(field.wrong("auto or disabled")),
+    }
+}
+
 fn refuse(fields: &mut Fields) -> Result<(), ApiError> {
     for name in ["n", "stop", "conversation", "prompt", "max_tool_calls"] {
         fields.refuse(name, "this route has nothing of that kind")?;
     }
-    fields.only("truncation", &[json!("disabled")], "prompts are never cut")?;
     fields.only("include", &[json!([])], "there is nothing to include")?;
     fields.only("top_logprobs", &[json!(0)], "log-probabilities come with chats and completions")
 }

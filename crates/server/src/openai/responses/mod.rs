@@ -24,7 +24,7 @@ use axum::body::Body;
 use axum::extract::{Extension, Path, State};
 use axum::http::Request;
 use axum::response::Response;
-use form::{Form, ResponseStream};
+use form::{Form, ResponseStream, Truncation};
 use gannet_text::chat::Message;
 use input::{Delivery, ResponseRequest};
 use serde_json::{Value, json};
@@ -42,15 +42,29 @@ pub(crate) async fn create(
 ) -> Result<Response, ApiError> {
     let mut fields = body::fields(request, &app.config.limits).await?;
     let served = model(&app, &mut fields).await?;
-    let ResponseRequest { previous, instructions, said, options, wanted, params, delivery, is_kept, echo } =
-        input::take(fields, &served)?;
-    let mut messages = earlier(&app, key, previous.as_deref())?;
+    let request = input::take(fields, &served)?;
+    let mut messages = earlier(&app, key, request.previous.as_deref())?;
+    let ResponseRequest {
+        previous,
+        instructions,
+        said,
+        options,
+        wanted,
+        params,
+        delivery,
+        is_kept,
+        truncates,
+        echo,
+    } = request;
     messages.extend(said);
-    let head = Head::new("resp_", &served);
-    let form = Form { head, echo, previous };
     let shown: Vec<Message> = instructions.into_iter().chain(messages.iter().cloned()).collect();
     let conversation = Conversation { messages: shown, tools: wanted.tools.shown.clone(), options };
-    let (prompt, formats) = prompt::of_chat(&app, &served, conversation).await?;
+    let room = if truncates { params.room(&served) } else { usize::MAX };
+    let (mut prompt, formats, left_out) = prompt::of_chat_within(&app, &served, conversation, room).await?;
+    params.cut(&mut prompt, &served);
+    let truncation = if truncates { Truncation::Auto { left_out } } else { Truncation::Disabled };
+    let head = Head::new("resp_", &served);
+    let form = Form { head, echo, previous, truncation, extras: params.extras };
     let held = held::of_chat(&app, &served, wanted, formats).await?;
     let mut answering = Answering::start(served, vec![prompt], &params, &held, "input")?;
     let keeper = is_kept.then(|| Keeper { app: app.clone(), key, messages });
@@ -61,7 +75,7 @@ pub(crate) async fn create(
         }
         Delivery::Whole => {
             let answer = answering.collect(1).await?.into_iter().next().unwrap_or_default();
-            let response = form.ended(&answer, &answering.total);
+            let response = form.ended(&answer, &answering);
             if let Some(keeper) = keeper {
                 keeper.keep(&form.head.id, &response, Some(&answer));
             }
@@ -89,7 +103,7 @@ async fn in_background(form: Form, keeper: Keeper, mut answering: Answering) {
     match result {
         Ok(answers) => {
             let answer = answers.into_iter().next().unwrap_or_default();
-            let response = form.ended(&answer, &answering.total);
+            let response = form.ended(&answer, &answering);
             keeper.keep(&id, &response, Some(&answer));
         }
         Err(error) => keeper.keep(&id, &form.failed(&error), None),

@@ -3,9 +3,11 @@
 use super::client::{Answer, Connection};
 use gannet_backend_cpu::{CpuBackend, CpuOptions};
 use gannet_engine::EngineOptions;
-use gannet_loader::{LoadOptions, Loaded, Purpose, Running, load, start};
+use gannet_loader::{LoadOptions, Loaded, MemoryClass, Purpose, Running, load, start};
 use gannet_ops::{PoolKind, TokenId};
-use gannet_server::{Bound, Config, Keys, Limits, LoadFailure, Model, ModelEntry, ModelSource, Origins};
+use gannet_server::{
+    Bound, Config, Facts, Keys, Limits, LoadFailure, Model, ModelEntry, ModelSource, Origins,
+};
 use gannet_testing::toy::{self, write_toy};
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -55,8 +57,12 @@ impl ModelSource for ToySource {
         let context = self.context;
         let options =
             LoadOptions { sequences, purpose, context, force_context: true, ..LoadOptions::default() };
-        let Loaded { text, runner, .. } =
+        let Loaded { text, runner, memory, .. } =
             load(&self.path, &backend, &options, &|_| ()).map_err(|error| broken(&error))?;
+        let facts = Facts {
+            numerics_id: runner.numerics_id.to_string(),
+            memory: vec![("weights", memory.memory.of(MemoryClass::Weights))],
+        };
         let waiting = self.sequences + self.waiting;
         let options = EngineOptions { sequences: self.sequences, waiting, ..EngineOptions::default() };
         let Running { handle, thread } = start(runner, options).unwrap();
@@ -68,6 +74,7 @@ impl ModelSource for ToySource {
             end_tokens,
             sequences: self.sequences,
             is_recurrent: false,
+            facts,
         })
     }
 }
