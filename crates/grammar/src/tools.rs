@@ -58,7 +58,7 @@ impl Grammars {
         let chosen = chosen(tools, choice, self.limits().tools)?;
         let mut writer = Writer { grammars: self, format, rules: String::new() };
         let is_free = choice == ToolChoice::Auto;
-        if is_free && (writer.opener().is_none() || !chosen.iter().any(|tool| tool.strict)) {
+        if is_free && !chosen.iter().any(|tool| tool.strict) {
             return Ok(None);
         }
         let call = |(place, tool): (usize, &&Tool)| match writer.call(place, tool) {
@@ -72,9 +72,9 @@ impl Grammars {
         let calls = chosen.iter().enumerate().map(call).collect::<Result<Vec<_>, _>>()?.join(" | ");
         let answer = match (choice, writer.opener()) {
             (ToolChoice::Auto, Some(opener)) => writer.freely(opener),
+            (ToolChoice::Auto, None) => return Ok(None),
             (ToolChoice::Required { parallel: true }, _) => writer.opened(&writer.several()),
-            (ToolChoice::Auto, None)
-            | (ToolChoice::Required { parallel: false } | ToolChoice::Named { .. }, _) => {
+            (ToolChoice::Required { parallel: false } | ToolChoice::Named { .. }, _) => {
                 writer.opened(&writer.one())
             }
         };

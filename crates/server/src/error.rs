@@ -28,6 +28,14 @@ pub(crate) enum ApiError {
     BodyTooSlow { limit: Duration },
     #[error("the body could not be read: {0}")]
     BodyBroken(String),
+    #[error("the head of the request is not as it should be: {}{why}", header.map(|name| format!("`{name}`: ")).unwrap_or_default())]
+    BadHead { header: Option<&'static str>, why: &'static str },
+    #[error("the head of the request has more than {limit} bytes, which is the most that this server takes")]
+    HeadTooLarge { limit: usize },
+    #[error("the head of the request has more than {limit} lines, which is the most that this server takes")]
+    HeadTooLong { limit: usize },
+    #[error("the head of the request did not arrive within {} seconds", limit.as_secs_f32())]
+    HeadTooSlow { limit: Duration },
     #[error("the content type is `{found}`, expected `application/json`")]
     ContentType { found: String },
     #[error("`{path}` is missing; expected {expected}")]
@@ -98,6 +106,7 @@ fn at(path: &Option<String>) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Request,
+    Head,
     Content,
     Method,
     Slow,
@@ -178,7 +187,9 @@ impl ApiError {
             ApiError::BodyBroken(_) | ApiError::SlowReader { .. } => (Fault::Request, None),
             ApiError::ContentType { .. } => (Fault::Content, None),
             ApiError::NoMethod { .. } => (Fault::Method, None),
-            ApiError::BodyTooSlow { .. } => (Fault::Slow, None),
+            ApiError::BadHead { .. } => (Fault::Request, None),
+            ApiError::HeadTooLarge { .. } | ApiError::HeadTooLong { .. } => (Fault::Head, None),
+            ApiError::BodyTooSlow { .. } | ApiError::HeadTooSlow { .. } => (Fault::Slow, None),
             ApiError::BodyTooLarge { .. } => (Fault::TooLarge, None),
             ApiError::Missing { .. } => (Fault::Request, Some("missing_required_parameter")),
             ApiError::WrongType { .. } => (Fault::Request, Some("invalid_type")),
@@ -206,6 +217,7 @@ impl ApiError {
     pub(crate) fn status(&self) -> StatusCode {
         match self.classify().0 {
             Fault::Request => StatusCode::BAD_REQUEST,
+            Fault::Head => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Fault::Content => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Fault::Method => StatusCode::METHOD_NOT_ALLOWED,
             Fault::Slow => StatusCode::REQUEST_TIMEOUT,
@@ -222,6 +234,7 @@ impl ApiError {
     fn kind(&self) -> &'static str {
         match self.classify().0 {
             Fault::Request
+            | Fault::Head
             | Fault::Content
             | Fault::Method
             | Fault::Slow
@@ -253,6 +266,9 @@ impl ApiError {
         if let ApiError::ContextExceeded { path, .. } = self {
             return Some(path);
         }
+        if let ApiError::BadHead { header, .. } = self {
+            return *header;
+        }
         matches!(self, ApiError::UnknownModel { .. }).then_some("model")
     }
 
@@ -265,6 +281,7 @@ impl ApiError {
             Fault::TooMany => Some(Duration::from_secs(1)),
             Fault::Unavailable => Some(Duration::from_secs(5)),
             Fault::Request
+            | Fault::Head
             | Fault::Content
             | Fault::Method
             | Fault::Slow
@@ -289,7 +306,9 @@ impl ApiError {
     /// Anthropic's form.
     pub(crate) fn anthropic_body(&self) -> Value {
         let kind = match self.classify().0 {
-            Fault::Request | Fault::Content | Fault::Method | Fault::Slow => "invalid_request_error",
+            Fault::Request | Fault::Head | Fault::Content | Fault::Method | Fault::Slow => {
+                "invalid_request_error"
+            }
             Fault::Key => "authentication_error",
             Fault::Absent => "not_found_error",
             Fault::TooLarge => "request_too_large",

@@ -5,6 +5,7 @@ use super::page;
 use crate::app::App;
 use crate::config::KeyIndex;
 use crate::error::ApiError;
+use crate::http::door::Answered;
 use crate::http::keys::Turn;
 use crate::names;
 use axum::body::{Body, Bytes, HttpBody};
@@ -38,13 +39,14 @@ pub(crate) async fn pass(State(app): State<Arc<App>>, mut request: Request<Body>
     let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
     let is_anthropic = path.starts_with("/v1/messages") || path.starts_with("/messages");
     let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default());
+    let answered = request.extensions_mut().remove::<Arc<Answered>>();
     let admitted = admit(&app, &request);
     let key = admitted.as_ref().ok().and_then(|(key, _)| *key).map(|key| app.config.keys.label(key));
     let mut response = match admitted {
         Ok((key, turn)) => {
             request.extensions_mut().insert(Caller(key));
             let response = next.run(request).instrument(span.clone()).await;
-            response.map(|body| Body::new(Held { body, _turn: turn }))
+            response.map(|body| Body::new(Held { body, _turn: turn, _answered: answered }))
         }
         Err(error) if is_anthropic => error.into_anthropic_response(),
         Err(error) => error.into_response(),
@@ -110,6 +112,7 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
 struct Held {
     body: Body,
     _turn: Option<Turn>,
+    _answered: Option<Arc<Answered>>,
 }
 
 impl HttpBody for Held {

@@ -4,6 +4,9 @@
 
 pub(crate) mod serve;
 
+pub(crate) mod door;
+mod head;
+
 pub(crate) mod gate;
 pub(crate) mod keys;
 pub(crate) mod router;

@@ -3,6 +3,7 @@
 //! The server serves, drains (what runs goes on, new requests hear 503), and aborts what is left when the time to drain
 //! is over.
 
+use super::door::{Busy, Door};
 use super::router::router;
 use super::tls;
 use crate::app::App;
@@ -10,7 +11,10 @@ use crate::config::Config;
 use crate::limits::Limits;
 use crate::models::{ModelEntry, Models};
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::future::Future;
@@ -192,7 +196,7 @@ async fn converse(
     stream: TcpStream,
     tls: Option<TlsAcceptor>,
     router: Router,
-    limits: &Limits,
+    limits: &Arc<Limits>,
     phase: watch::Receiver<Phase>,
 ) {
     // A stream's small frames are not to wait for one another.
@@ -211,15 +215,25 @@ async fn converse(
 async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     router: Router,
-    limits: &Limits,
+    limits: &Arc<Limits>,
     mut phase: watch::Receiver<Phase>,
 ) {
+    let busy = Busy::default();
+    let door = Door::new(stream, limits.clone(), busy.clone());
+    let service = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        // Kept with the answer's body, until all of it is sent.
+        request.extensions_mut().insert(Arc::new(busy.begin()));
+        service.call(request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_time)
-        .max_buf_size(limits.header_bytes)
+        // The door has its own time for heads.
+        .header_read_timeout(None)
+        // A head comes with a block of what is behind it.
+        .max_buf_size(limits.header_bytes + (8 << 10))
         .max_headers(limits.header_lines)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(door), service);
     let mut connection = pin!(connection);
     let result = tokio::select! {
         result = connection.as_mut() => result,
