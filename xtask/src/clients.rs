@@ -21,24 +21,30 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let model = models::fetch(root, &models::SMOLLM2)?;
     let folder = "crates/server/tests/clients";
     let python = python::environment(root, "clients-python", &format!("{folder}/requirements.txt"))?;
-    process::run(process::cargo().args(["build", "--locked", "--package", "gannet"]).current_dir(root))?;
-    let binary = root.join("target/debug").join(format!("gannet{}", std::env::consts::EXE_SUFFIX));
-    let mut server = Server::start(&binary, &model)?;
+    let server = Server::of_this_build(root, &model)?;
     let cases = root.join(folder).join("cases.py");
-    let result =
-        process::run(Command::new(&python).arg("-B").arg(cases).args([&server.address, NAME, VECTORS]));
-    server.child.kill()?;
-    server.child.wait()?;
-    result
+    process::run(Command::new(&python).arg("-B").arg(cases).args([server.address(), NAME, VECTORS]))
 }
 
-/// A running server.
-struct Server {
+/// A running server, which is ended when it is dropped.
+pub(crate) struct Server {
     child: Child,
     address: String,
 }
 
 impl Server {
+    /// Builds the binary and serves this model with it.
+    pub(crate) fn of_this_build(root: &Path, model: &Path) -> Result<Self> {
+        process::run(process::cargo().args(["build", "--locked", "--package", "gannet"]).current_dir(root))?;
+        let binary = root.join("target/debug").join(format!("gannet{}", std::env::consts::EXE_SUFFIX));
+        Self::start(&binary, model)
+    }
+
+    /// Where it listens, as the beginning of its paths.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
     fn start(binary: &Path, model: &Path) -> Result<Self> {
         let [named, vectors] = [NAME, VECTORS].map(|name| format!("{name}={}", model.display()));
         let mut command = Command::new(binary);
@@ -79,5 +85,12 @@ impl Server {
             }
             told += &line;
         }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // One that has ended by itself is gone already.
+        let _ = self.child.kill().and_then(|()| self.child.wait());
     }
 }

@@ -9,6 +9,7 @@ mod clients;
 mod demo;
 mod goldens;
 mod models;
+mod page;
 mod peers;
 mod process;
 mod python;
@@ -44,6 +45,8 @@ enum Command {
     Models,
     /// Run the official clients of the protocols against the server
     Clients,
+    /// Go through the server's page in a browser
+    Page,
     /// Run what takes too long for every change: the whole exactness matrix, the long random runs, true shapes
     Soak(soak::Arguments),
     /// Write a checkpoint of a known model's shape with random weights
@@ -73,6 +76,7 @@ fn run(command: Command) -> Result<()> {
         Command::Demo(arguments) => demo::run(&root, &arguments),
         Command::Models => models::fetch_all(&root),
         Command::Clients => clients::run(&root),
+        Command::Page => page::run(&root),
         Command::Soak(arguments) => soak::run(&root, &arguments),
         Command::Checkpoint(arguments) => checkpoint::run(&root, &arguments),
         Command::BenchPeers(arguments) => peers::run(&root, &arguments),

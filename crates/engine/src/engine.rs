@@ -19,7 +19,7 @@ use crate::request::{FinishReason, RequestId};
 use crate::runner::Runner;
 use crate::scheduler::{self, Planner, Queue, StepBudget, StepPlan};
 use crate::sequence::{Running, Sequence};
-use crate::state::StateManager;
+use crate::state::{PrefixEvent, StateManager};
 use crate::stats::{Faults, Lap, Phases, SharedStats};
 use crossbeam_channel::{Receiver, TryRecvError, bounded, select};
 use gannet_ops::{DeviceError, RecurrentBank, SampleRows, StepId};
@@ -109,6 +109,7 @@ pub struct Engine {
     outbox: Outbox,
     stats: Arc<SharedStats>,
     phases: Phases,
+    prefix_events: Vec<PrefixEvent>,
     faults: Faults,
     last_collected: Instant,
     alarm: Arc<Alarm>,
@@ -139,7 +140,10 @@ impl Engine {
     pub fn new(runner: Runner, options: EngineOptions) -> (Engine, EngineHandle) {
         let (sender, inbox) = bounded(INBOX_COMMANDS);
         let stats = Arc::new(SharedStats::default());
-        let state = StateManager::new(&runner.layout, &runner.budget);
+        let mut state = StateManager::new(&runner.layout, &runner.budget);
+        if runner.prefix_follower.is_some() {
+            state.follow_prefixes();
+        }
         let alarm = Alarm::new(runner.interrupter());
         let limits = (state.longest_sequence(), options.waiting);
         let handle = EngineHandle::new((sender, alarm.clone()), &runner, limits, stats.clone());
@@ -160,6 +164,7 @@ impl Engine {
             spare_draws: Vec::new(),
             spare_banks: Vec::new(),
             outbox: Outbox::default(),
+            prefix_events: Vec::new(),
             faults: Faults::default(),
             stats,
             phases: Phases::default(),
@@ -219,11 +224,22 @@ impl Engine {
         let phases = self.phases;
         self.stats.update(|stats| stats.phases = phases);
         self.publish_stats();
+        self.tell_follower();
         if cfg!(debug_assertions) {
             self.check_invariants();
         }
         let is_idle = self.running.is_empty() && self.queue.is_empty() && self.in_flight.is_empty();
         if is_idle { Turn::Idle } else { Turn::Worked }
+    }
+
+    /// Says what the prefix cache gained and lost, where somebody follows it.
+    fn tell_follower(&mut self) {
+        let Some(follower) = &mut self.runner.prefix_follower else { return };
+        self.state.take_prefix_events(&mut self.prefix_events);
+        if !self.prefix_events.is_empty() {
+            follower(&self.prefix_events);
+            self.prefix_events.clear();
+        }
     }
 
     fn publish_stats(&mut self) {

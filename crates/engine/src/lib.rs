@@ -37,5 +37,5 @@ pub use handle::{EngineHandle, LOGPROBS_MAX, SubmitError};
 pub use numerics::NumericsId;
 pub use request::{Event, FinishReason, Request, RequestId, Sink, Usage};
 pub use runner::{MajorFaults, Pooling, Runner};
-pub use state::{PageCounts, PageKind, PagesByKind, PrefixCounters, budget};
+pub use state::{PageCounts, PageKind, PagesByKind, PrefixCounters, PrefixEvent, PrefixFollower, budget};
 pub use stats::{EngineStats, Phases, QueuePlace, Timings};

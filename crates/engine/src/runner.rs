@@ -1,6 +1,6 @@
 //! A plan and its state as one thing that runs steps.
 
-use crate::NumericsId;
+use crate::{NumericsId, PrefixFollower};
 use gannet_ops::{
     Batch, Budget, DeviceError, Interrupter, OutputKind, Plan, Program, SampleRows, State, StateLayout,
     StepId, StepOutput,
@@ -29,6 +29,8 @@ pub struct Runner {
     pub numerics_id: NumericsId,
     /// Page faults of the process so far that had to read a file or swapped memory, where the system says.
     pub major_faults: MajorFaults,
+    /// Who hears what the prefix cache gains and loses.
+    pub prefix_follower: Option<PrefixFollower>,
 }
 
 /// Counts the process's major page faults.

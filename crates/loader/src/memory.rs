@@ -208,6 +208,7 @@ impl MemoryPlan {
             pooling: Pooling::of(program, self.step_rows),
             numerics_id,
             major_faults: FaultCounter::open().map_or_else(never, FaultCounter::counting),
+            prefix_follower: None,
         }
     }
 }

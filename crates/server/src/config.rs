@@ -25,6 +25,11 @@ pub struct Config {
     pub limits: Arc<Limits>,
     /// Most models in memory at once; the one that was not used for longest goes.
     pub loaded_models: usize,
+    /// Whether prompts and answers stand in the log.
+    pub logs_text: bool,
+    /// Where changes of prefix caches are published.
+    #[cfg(feature = "kv-events")]
+    pub kv_events: Option<crate::kv_events::KvEvents>,
 }
 
 /// Files in PEM form.

@@ -5,7 +5,7 @@
 //! comes back into text -> one JSON body, or frames of `http/sse` as they come. `models` knows which models there are
 //! and loads them through what the caller gave; `limits` has every limit.
 //!
-//! The only crate that knows HTTP, JSON protocols and async. Knows no file, no device and no kernel.
+//! The only crate that knows HTTP, JSON protocols and async. Knows no model's file, no device and no kernel.
 
 #![forbid(unsafe_code)]
 
@@ -18,6 +18,9 @@ mod wire;
 
 mod generate;
 
+#[cfg(feature = "kv-events")]
+mod kv_events;
+
 mod admission;
 mod models;
 
@@ -29,11 +32,19 @@ mod log;
 mod metrics;
 mod names;
 mod run;
+#[cfg(feature = "otlp")]
+mod traces;
 
 pub use config::{Config, Keys, KeysError, Origins, Tls};
 pub use http::serve::{Bound, ServeError};
+#[cfg(feature = "kv-events")]
+pub use kv_events::KvEvents;
 pub use limits::{Limit, Limits};
+#[cfg(feature = "otlp")]
+pub use log::start_log_with_traces;
 pub use log::{LogForm, start_log};
 pub use models::{Facts, LoadFailure, Model, ModelEntry, ModelSource};
 pub use run::serve;
+#[cfg(feature = "otlp")]
+pub use traces::Traces;
 pub use tracing_subscriber::filter::LevelFilter;

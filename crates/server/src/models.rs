@@ -6,12 +6,13 @@
 //! Knows no file: how a model is loaded is the caller's business.
 
 use crate::admission::{Admission, Permit};
+use crate::config::Config;
 use crate::error::ApiError;
 use crate::http::serve::Phase;
 use crate::limits::Limits;
 use crate::metrics::ModelMetrics;
 use crate::names::now_seconds;
-use gannet_engine::EngineHandle;
+use gannet_engine::{EngineHandle, PrefixFollower};
 use gannet_grammar::{GrammarError, Grammars};
 use gannet_ops::TokenId;
 use gannet_text::text::Text;
@@ -50,11 +51,11 @@ pub struct Facts {
 
 /// How a model comes into memory.
 pub trait ModelSource: Send + Sync {
-    /// Loads it; takes as long as it takes.
+    /// Loads it; takes as long as it takes. `follower` hears what its prefix cache gains and loses.
     ///
     /// # Errors
     /// Why it can't be had.
-    fn load(&self) -> Result<Model, LoadFailure>;
+    fn load(&self, follower: Option<PrefixFollower>) -> Result<Model, LoadFailure>;
 }
 
 /// Why a model isn't in memory.
@@ -88,6 +89,8 @@ pub(crate) struct Served {
     pub(crate) metrics: ModelMetrics,
     pub(crate) phase: watch::Receiver<Phase>,
     limits: Arc<Limits>,
+    /// Whether prompts and answers stand in the log.
+    pub(crate) logs_text: bool,
     watched: Mutex<Watched>,
     /// Page faults that were warned about.
     faults: AtomicU64,
@@ -107,6 +110,9 @@ pub(crate) struct Models {
     loaded_most: usize,
     limits: Arc<Limits>,
     phase: watch::Receiver<Phase>,
+    logs_text: bool,
+    #[cfg(feature = "kv-events")]
+    publisher: Option<crate::kv_events::Publisher>,
     /// Held while a model is loaded.
     loading: tokio::sync::Mutex<()>,
 }
@@ -125,12 +131,7 @@ struct Loaded {
 }
 
 impl Models {
-    pub(crate) fn new(
-        entries: Vec<ModelEntry>,
-        loaded_most: usize,
-        limits: Arc<Limits>,
-        phase: watch::Receiver<Phase>,
-    ) -> Self {
+    pub(crate) fn new(entries: Vec<ModelEntry>, config: &Config, phase: watch::Receiver<Phase>) -> Self {
         let entry = |ModelEntry { name, source }| Entry {
             name,
             created: now_seconds(),
@@ -138,7 +139,22 @@ impl Models {
             slot: Mutex::new(None),
         };
         let entries = entries.into_iter().map(entry).collect();
-        Self { entries, loaded_most, limits, phase, loading: tokio::sync::Mutex::new(()) }
+        Self {
+            entries,
+            loaded_most: config.loaded_models,
+            limits: config.limits.clone(),
+            phase,
+            logs_text: config.logs_text,
+            #[cfg(feature = "kv-events")]
+            publisher: None,
+            loading: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// Publishes the changes of all prefix caches from now on.
+    #[cfg(feature = "kv-events")]
+    pub(crate) fn publish(&mut self, publisher: crate::kv_events::Publisher) {
+        self.publisher = Some(publisher);
     }
 
     /// Names and moments of all models.
@@ -188,7 +204,8 @@ impl Models {
         loop {
             let source = entry.source.clone();
             let started = Instant::now();
-            let result = tokio::task::spawn_blocking(move || source.load()).await;
+            let follower = self.follower(&entry.name);
+            let result = tokio::task::spawn_blocking(move || source.load(follower)).await;
             match result.map_err(|error| LoadFailure::Broken(error.to_string())).flatten() {
                 Ok(model) => {
                     tracing::info!(
@@ -207,6 +224,18 @@ impl Models {
         }
     }
 
+    /// Who hears what a model's prefix cache gains and loses.
+    #[cfg(feature = "kv-events")]
+    fn follower(&self, model: &str) -> Option<PrefixFollower> {
+        self.publisher.as_ref().map(|publisher| publisher.follower(model))
+    }
+
+    /// Who hears what a model's prefix cache gains and loses: nobody in this build.
+    #[cfg(not(feature = "kv-events"))]
+    fn follower(&self, _model: &str) -> Option<PrefixFollower> {
+        None
+    }
+
     fn put(&self, entry: &Entry, model: Model) -> Arc<Served> {
         let Model { handle, thread, text, end_tokens, sequences, is_recurrent, facts } = model;
         let served = Arc::new(Served {
@@ -220,6 +249,7 @@ impl Models {
             metrics: ModelMetrics::default(),
             phase: self.phase.clone(),
             limits: self.limits.clone(),
+            logs_text: self.logs_text,
             watched: Mutex::new(Watched { steps: 0, since: Instant::now() }),
             faults: AtomicU64::new(0),
             grammars: OnceLock::new(),

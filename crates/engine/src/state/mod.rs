@@ -29,6 +29,7 @@ use prefix::{Dropped, PrefixTree, Published, first_page};
 
 pub use kinds::{PageKind, PagesByKind};
 pub(crate) use prefix::PrefixKey;
+pub use prefix::{PrefixEvent, PrefixFollower};
 use std::ops::Range;
 
 /// Pages, recurrent banks and the prefix cache.
@@ -161,6 +162,16 @@ impl StateManager {
             counters: PrefixCounters::default(),
             changes: Published::with_room(pages, budget.snapshots as usize),
         }
+    }
+
+    /// Notes what the prefix cache gains and loses from now on.
+    pub(crate) fn follow_prefixes(&mut self) {
+        self.tree.follow();
+    }
+
+    /// Takes what was noted of the prefix cache.
+    pub(crate) fn take_prefix_events(&mut self, events: &mut Vec<PrefixEvent>) {
+        self.tree.take_events(events);
     }
 
     pub(crate) fn counters(&self) -> PrefixCounters {

@@ -138,6 +138,7 @@ pub(crate) fn runner_with(budget: Budget, context: usize, step_rows: usize) -> R
         pooling: None,
         numerics_id: NumericsId::default(),
         major_faults: Box::new(|| None),
+        prefix_follower: None,
     }
 }
 

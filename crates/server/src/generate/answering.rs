@@ -6,19 +6,21 @@ use super::choice::Choice;
 use super::held::Held;
 use super::params::Params;
 use super::parts::Part;
-use super::prompt::Prompt;
+use super::prompt::{Prompt, shown};
 use crate::admission::Permit;
 use crate::error::ApiError;
 use crate::http::serve::Phase;
 use crate::models::Served;
 use gannet_engine::{EngineHandle, Event, QueuePlace, Request, RequestId, Sink, SubmitError, Usage};
 use gannet_ops::{TokenId, TokenLogprobs};
+use gannet_text::decode::SpecialTokens;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep;
+use tracing::Span;
 
 /// Between two attempts to tell a busy engine something that it must hear.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -108,6 +110,8 @@ pub(crate) struct Answering {
     pub(crate) prompt_scores: Vec<Vec<TokenLogprobs>>,
     time: Duration,
     tells_progress: bool,
+    /// Of each answer its tokens, where they stand in the log.
+    logged: Option<Vec<Vec<TokenId>>>,
     began: Instant,
     _permit: Permit,
 }
@@ -165,10 +169,15 @@ impl Answering {
             prompt_scores: vec![Vec::new(); prompts.len()],
             time: params.time,
             tells_progress: params.extras.progress,
+            logged: None,
             began: Instant::now(),
             _permit: permit,
         };
+        if answering.served.logs_text {
+            answering.logged = Some(vec![Vec::new(); count]);
+        }
         for (number, prompt) in prompts.into_iter().enumerate() {
+            answering.log("prompt", &prompt.ids);
             let requests = params.requests(&prompt, &answering.served, held, &sink, prompt_path)?;
             let ids = answering.served.handle.submit_choices(requests);
             let ids = ids.map_err(|error| ApiError::submit(prompt_path, error))?;
@@ -211,7 +220,16 @@ impl Answering {
                 return Ok(Some(updates));
             }
         }
+        self.record();
         Ok(None)
+    }
+
+    /// Tells the request's span what was asked for and what came of it.
+    fn record(&self) {
+        let span = Span::current();
+        span.record("gen_ai.request.model", &*self.served.name);
+        span.record("gen_ai.usage.input_tokens", self.total.prompt_tokens);
+        span.record("gen_ai.usage.output_tokens", self.total.answer_tokens);
     }
 
     fn hear(&mut self, id: RequestId, event: Event, updates: &mut Vec<Update>) -> Result<(), ApiError> {
@@ -236,6 +254,9 @@ impl Answering {
             }
             Event::Token { token, logprobs } => {
                 self.measure(id);
+                if let Some(logged) = &mut self.logged {
+                    logged[running.choice].push(token);
+                }
                 let choice = &mut self.choices[running.choice];
                 if choice.is_stopped() {
                     return Ok(());
@@ -253,12 +274,23 @@ impl Answering {
                 if running.choice == 0 {
                     self.course.usage = usage;
                 }
+                if let Some(logged) = &self.logged {
+                    self.log("answer", &logged[running.choice]);
+                }
                 self.total.reasoning_tokens += self.choices[running.choice].reasoning_tokens;
                 let update = update_of(updates, running.choice);
                 self.choices[running.choice].finish(reason, self.time, update)?;
             }
         }
         Ok(())
+    }
+
+    /// Writes tokens as text to the log, where that was asked for.
+    fn log(&self, what: &'static str, tokens: &[TokenId]) {
+        if self.served.logs_text {
+            let text = shown(&self.served.text.tokenizer, tokens, SpecialTokens::Show);
+            tracing::info!(what, text, "said");
+        }
     }
 
     /// Says how far a prompt is, once for all of its answers.

@@ -18,7 +18,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
@@ -38,7 +38,7 @@ pub(crate) async fn pass(State(app): State<Arc<App>>, mut request: Request<Body>
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
     let is_anthropic = path.starts_with("/v1/messages") || path.starts_with("/messages");
-    let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default());
+    let span = span(&request, &id);
     let answered = request.extensions_mut().remove::<Arc<Answered>>();
     let admitted = admit(&app, &request);
     let key = admitted.as_ref().ok().and_then(|(key, _)| *key).map(|key| app.config.keys.label(key));
@@ -46,7 +46,8 @@ pub(crate) async fn pass(State(app): State<Arc<App>>, mut request: Request<Body>
         Ok((key, turn)) => {
             request.extensions_mut().insert(Caller(key));
             let response = next.run(request).instrument(span.clone()).await;
-            response.map(|body| Body::new(Held { body, _turn: turn, _answered: answered }))
+            response
+                .map(|body| Body::new(Held { body, _turn: turn, _answered: answered, _span: span.clone() }))
         }
         Err(error) if is_anthropic => error.into_anthropic_response(),
         Err(error) => error.into_response(),
@@ -54,6 +55,7 @@ pub(crate) async fn pass(State(app): State<Arc<App>>, mut request: Request<Body>
     let _entered = span.enter();
     let milliseconds = started.elapsed().as_millis() as u64;
     let status = response.status().as_u16();
+    span.record("http.response.status_code", status);
     tracing::info!(%method, path = logged(&path), status, milliseconds, key, "answered");
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id);
@@ -63,6 +65,32 @@ pub(crate) async fn pass(State(app): State<Arc<App>>, mut request: Request<Body>
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
+}
+
+/// What the log's lines about a request have in common.
+#[cfg(not(feature = "otlp"))]
+fn span(_request: &Request<Body>, id: &HeaderValue) -> Span {
+    tracing::info_span!("request", id = id.to_str().unwrap_or_default())
+}
+
+/// The same, with what a trace tells of a request, as a part of its client's trace.
+#[cfg(feature = "otlp")]
+fn span(request: &Request<Body>, id: &HeaderValue) -> Span {
+    use tracing::field::Empty;
+    let span = tracing::info_span!(
+        "request",
+        id = id.to_str().unwrap_or_default(),
+        otel.name = format!("{} {}", request.method(), logged(request.uri().path())),
+        otel.kind = "server",
+        http.request.method = request.method().as_str(),
+        url.path = logged(request.uri().path()),
+        http.response.status_code = Empty,
+        gen_ai.request.model = Empty,
+        gen_ai.usage.input_tokens = Empty,
+        gen_ai.usage.output_tokens = Empty,
+    );
+    crate::traces::adopt(&span, request.headers());
+    span
 }
 
 /// At most 128 bytes of a path.
@@ -113,6 +141,8 @@ struct Held {
     body: Body,
     _turn: Option<Turn>,
     _answered: Option<Arc<Answered>>,
+    /// A request's span ends with its answer.
+    _span: Span,
 }
 
 impl HttpBody for Held {

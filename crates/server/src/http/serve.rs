@@ -8,6 +8,8 @@ use super::router::router;
 use super::tls;
 use crate::app::App;
 use crate::config::Config;
+#[cfg(feature = "kv-events")]
+use crate::kv_events::Publisher;
 use crate::limits::Limits;
 use crate::models::{ModelEntry, Models};
 use axum::Router;
@@ -58,6 +60,15 @@ pub enum ServeError {
         /// The system's reason.
         source: io::Error,
     },
+    /// The address for events of prefix caches can't be had.
+    #[cfg(feature = "kv-events")]
+    #[error("can't publish events at `{endpoint}`: {reason}")]
+    Events {
+        /// The address.
+        endpoint: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// The system gives no threads.
     #[error("can't start the server's threads: {0}")]
     Threads(io::Error),
@@ -96,7 +107,13 @@ impl Bound {
         let listener = TcpListener::bind(config.address).await.map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
         let (phase, phases) = watch::channel(Phase::Serving);
-        let models = Models::new(models, config.loaded_models, config.limits.clone(), phases.clone());
+        #[cfg_attr(not(feature = "kv-events"), expect(unused_mut, reason = "only events change it"))]
+        let mut models = Models::new(models, &config, phases.clone());
+        #[cfg(feature = "kv-events")]
+        if let Some(wanted) = &config.kv_events {
+            let fault = |reason| ServeError::Events { endpoint: wanted.endpoint.clone(), reason };
+            models.publish(Publisher::bind(wanted).await.map_err(fault)?);
+        }
         Ok(Self { listener, address, tls, app: App::new(config, models, phases), phase })
     }
 

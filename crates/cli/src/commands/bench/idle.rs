@@ -197,5 +197,6 @@ fn idle_runner(path: &std::path::Path, streams: usize, tokens: usize) -> Result<
         pooling: None,
         numerics_id: NumericsId::default(),
         major_faults: Box::new(|| None),
+        prefix_follower: None,
     })
 }

@@ -88,6 +88,21 @@ pub(crate) struct ServeArguments {
     /// What the log tells: off, error, warn, info, debug
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     log_level: LevelFilter,
+    /// Write prompts and answers to the log as well
+    #[arg(long)]
+    log_text: bool,
+    /// Send requests as traces to an OTLP collector, such as http://127.0.0.1:4318
+    #[cfg(feature = "otlp")]
+    #[arg(long, value_name = "URL")]
+    otlp_endpoint: Option<String>,
+    /// Publish what prefix caches gain and lose over ZeroMQ, such as at tcp://0.0.0.0:5557
+    #[cfg(feature = "kv-events")]
+    #[arg(long, value_name = "ENDPOINT")]
+    kv_events: Option<String>,
+    /// What routers call this replica in these events [default: POD_IP or --host, with --port]
+    #[cfg(feature = "kv-events")]
+    #[arg(long, value_name = "HOST:PORT", requires = "kv_events")]
+    kv_events_replica: Option<String>,
     #[command(flatten)]
     limits: LimitArguments,
 }
@@ -100,21 +115,57 @@ enum LogChoice {
     Json,
 }
 
+impl LogChoice {
+    fn form(self) -> LogForm {
+        match self {
+            LogChoice::Text => LogForm::Text,
+            LogChoice::Json => LogForm::Json,
+        }
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     let config = config(arguments)?;
     let backend: Arc<dyn Backend> = Arc::from(arguments.device.open()?);
     let models = models(arguments, &backend)?;
-    gannet_server::start_log(
-        match arguments.log {
-            LogChoice::Text => LogForm::Text,
-            LogChoice::Json => LogForm::Json,
-        },
-        arguments.log_level,
-    );
+    let _log = start_log(arguments)?;
     let scheme = if config.tls.is_some() { "https" } else { "http" };
     gannet_server::serve(config, models, |address| eprintln!("gannet: listening on {scheme}://{address}"))?;
     Ok(())
+}
+
+/// Starts the log; what is returned lasts as long as it does.
+#[cfg(not(feature = "otlp"))]
+fn start_log(arguments: &ServeArguments) -> Result<(), Failure> {
+    gannet_server::start_log(arguments.log.form(), arguments.log_level);
+    Ok(())
+}
+
+/// Starts the log, and traces where they are asked for; what is left of them is sent when this is dropped.
+#[cfg(feature = "otlp")]
+fn start_log(arguments: &ServeArguments) -> Result<Option<gannet_server::Traces>, Failure> {
+    let (form, level) = (arguments.log.form(), arguments.log_level);
+    let Some(collector) = &arguments.otlp_endpoint else {
+        gannet_server::start_log(form, level);
+        return Ok(None);
+    };
+    let traces = gannet_server::Traces::to(collector)
+        .map_err(|error| Failure::usage(format!("--otlp-endpoint `{collector}`: {error}")))?;
+    gannet_server::start_log_with_traces(form, level, &traces);
+    Ok(Some(traces))
+}
+
+/// Where changes of prefix caches are published.
+#[cfg(feature = "kv-events")]
+fn kv_events(arguments: &ServeArguments) -> Option<gannet_server::KvEvents> {
+    let own = || {
+        let host = std::env::var("POD_IP").unwrap_or_else(|_| arguments.host.to_string());
+        format!("{host}:{}", arguments.port)
+    };
+    let endpoint = arguments.kv_events.clone()?;
+    let replica = arguments.kv_events_replica.clone().unwrap_or_else(own);
+    Some(gannet_server::KvEvents { endpoint, replica })
 }
 
 fn config(arguments: &ServeArguments) -> Result<Config, Failure> {
@@ -134,6 +185,9 @@ fn config(arguments: &ServeArguments) -> Result<Config, Failure> {
         tls: tls.map(|(certificate, key)| Tls { certificate: certificate.clone(), key: key.clone() }),
         limits: Arc::new(arguments.limits.limits.clone()),
         loaded_models: arguments.max_loaded_models.unwrap_or(usize::MAX),
+        logs_text: arguments.log_text,
+        #[cfg(feature = "kv-events")]
+        kv_events: kv_events(arguments),
     })
 }
 

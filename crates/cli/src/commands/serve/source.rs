@@ -2,7 +2,7 @@
 
 use crate::commands::end_token_ids;
 use crate::model_reference::ModelReference;
-use gannet_engine::EngineOptions;
+use gannet_engine::{EngineOptions, PrefixFollower};
 use gannet_loader::{LoadError, LoadOptions, Loaded, MemoryBroker, MemoryClass, Purpose, Running};
 use gannet_ops::{Backend, PoolKind};
 use gannet_server::{Facts, LoadFailure, Model, ModelSource};
@@ -60,7 +60,7 @@ pub(super) struct Source {
 pub(super) struct Pooled(pub(super) Option<PoolKind>);
 
 impl ModelSource for Source {
-    fn load(&self) -> Result<Model, LoadFailure> {
+    fn load(&self, follower: Option<PrefixFollower>) -> Result<Model, LoadFailure> {
         let vectors = |pooling| Purpose::Vectors { pooling };
         let purpose = self.vectors.map_or(Purpose::Text, |Pooled(pooling)| vectors(pooling));
         let options = LoadOptions { purpose, ..self.options };
@@ -72,7 +72,8 @@ impl ModelSource for Source {
             Err(LoadError::MakesNoText { .. }) => load(LoadOptions { purpose: vectors(None), ..options }),
             loaded => loaded,
         };
-        let Loaded { model, text, runner, memory, grant, .. } = loaded.map_err(failure)?;
+        let Loaded { model, text, mut runner, memory, grant, .. } = loaded.map_err(failure)?;
+        runner.prefix_follower = follower;
         let sequences = memory.sequences;
         let class = |class: MemoryClass| (class.name(), memory.memory.of(class));
         let facts = Facts {

@@ -155,6 +155,7 @@ pub(super) fn runner(kind: Kind, budget: Budget, context: usize) -> Runner {
         pooling: None,
         numerics_id: NumericsId::default(),
         major_faults: Box::new(|| None),
+        prefix_follower: None,
     }
 }
 

@@ -141,6 +141,9 @@ impl PrefixTree {
         self.snapshots -= snapshots;
         self.unused.push(id);
         self.node_mut(parent).children -= 1;
+        if let Some(journal) = &mut self.journal {
+            journal.removed(id);
+        }
         parent
     }
 

@@ -18,15 +18,18 @@
 //! Trees of different keys share nothing. Knows no request and no device: what leaves the tree is returned.
 
 mod evict;
+mod journal;
 mod publish;
 mod recency;
 mod walk;
 
+pub use journal::{PrefixEvent, PrefixFollower};
 pub(crate) use publish::Published;
 pub(crate) use walk::{Walk, first_page};
 
 use crate::NumericsId;
 use gannet_ops::{PAGE_TOKENS, PageId, PageLifetime, SnapshotId, TokenId};
+use journal::Journal;
 use recency::Recency;
 use std::collections::HashMap;
 
@@ -61,6 +64,8 @@ pub(crate) struct PrefixTree {
     used: Recency,
     /// For each group the nodes that have a page of it.
     holding: Vec<Recency>,
+    /// Where somebody follows.
+    journal: Option<Journal>,
     /// Memory for the nodes that a sequence passes.
     path: Vec<NodeId>,
     /// Memory of checks.
@@ -124,12 +129,34 @@ impl PrefixTree {
             children: HashMap::with_capacity(2 * nodes_max + 2),
             used: Recency::with_room(room),
             holding: lifetimes.iter().map(|_| Recency::with_room(room)).collect(),
+            journal: None,
             path: Vec::with_capacity(nodes_max),
             counted: Vec::with_capacity(room),
             nodes_max,
             snapshots: 0,
             now: 0,
             lifetimes,
+        }
+    }
+
+    /// Notes changes from now on, while there is nothing yet.
+    pub(crate) fn follow(&mut self) {
+        self.journal = Some(Journal::default());
+    }
+
+    /// Takes what was noted.
+    pub(crate) fn take_events(&mut self, events: &mut Vec<PrefixEvent>) {
+        events.extend(self.journal.iter_mut().flat_map(|journal| journal.events.drain(..)));
+    }
+
+    /// Notes that a node has a whole page, where it has.
+    fn note(&mut self, id: NodeId) {
+        let Some(journal) = &mut self.journal else { return };
+        let node = &self.nodes[id.0 as usize];
+        if node.length == PAGE_TOKENS {
+            let parent = node.parent.expect("a node with tokens is no root");
+            let key = self.roots.iter().find(|(_, root)| **root == parent);
+            journal.stored(id, parent, key.map_or(0, |(key, _)| key.salt), node.tokens());
         }
     }
 

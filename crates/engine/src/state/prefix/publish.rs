@@ -101,6 +101,7 @@ impl PrefixTree {
         let node = self.node_mut(id);
         node.set_tokens(run);
         node.open_tokens = open_tokens.unwrap_or(node.open_tokens);
+        self.note(id);
         true
     }
 
@@ -187,6 +188,7 @@ impl PrefixTree {
         let node = self.node_mut(id);
         (node.sibling, node.open_tokens) = (sibling, open_tokens);
         self.node_mut(parent).children += 1;
+        self.note(id);
         Some(id)
     }
 

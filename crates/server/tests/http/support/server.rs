@@ -2,7 +2,7 @@
 
 use super::client::{Answer, Connection};
 use gannet_backend_cpu::{CpuBackend, CpuOptions};
-use gannet_engine::EngineOptions;
+use gannet_engine::{EngineOptions, PrefixFollower};
 use gannet_loader::{LoadOptions, Loaded, MemoryClass, Purpose, Running, load, start};
 use gannet_ops::{PoolKind, TokenId};
 use gannet_server::{
@@ -50,15 +50,16 @@ struct ToySource {
 }
 
 impl ModelSource for ToySource {
-    fn load(&self) -> Result<Model, LoadFailure> {
+    fn load(&self, follower: Option<PrefixFollower>) -> Result<Model, LoadFailure> {
         let broken = |error: &dyn std::fmt::Display| LoadFailure::Broken(error.to_string());
         let backend = CpuBackend::new(CpuOptions { threads: Some(1), ..CpuOptions::default() }).unwrap();
         let (sequences, purpose) = (Some(self.sequences), self.purpose);
         let context = self.context;
         let options =
             LoadOptions { sequences, purpose, context, force_context: true, ..LoadOptions::default() };
-        let Loaded { text, runner, memory, .. } =
+        let Loaded { text, mut runner, memory, .. } =
             load(&self.path, &backend, &options, &|_| ()).map_err(|error| broken(&error))?;
+        runner.prefix_follower = follower;
         let facts = Facts {
             numerics_id: runner.numerics_id.to_string(),
             memory: vec![("weights", memory.memory.of(MemoryClass::Weights))],
@@ -95,6 +96,9 @@ impl Server {
                 tls: None,
                 limits: Arc::default(),
                 loaded_models: 8,
+                logs_text: false,
+                #[cfg(feature = "kv-events")]
+                kv_events: None,
             },
             limits: Limits::default(),
             sequences: SEQUENCES,

@@ -1,0 +1,153 @@
+//! Events of prefix caches as a router in Python hears them, with the real engine behind a server.
+//!
+//! The variable `GANNET_KV_PYTHON` names a Python with the packages of `requirements.txt`; `cargo xtask features` makes one.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
+
+#[path = "../http/support/mod.rs"]
+mod support;
+
+use gannet_server::KvEvents;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use support::Server;
+
+/// Tokens of a page.
+const PAGE: usize = 64;
+
+/// A subscriber, which is ended when this is dropped.
+struct Subscriber {
+    child: Child,
+    lines: BufReader<std::process::ChildStdout>,
+}
+
+impl Subscriber {
+    fn to(endpoint: &str) -> Self {
+        let python = std::env::var("GANNET_KV_PYTHON")
+            .expect("GANNET_KV_PYTHON names a Python with pyzmq and msgspec");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kv_events/subscriber.py");
+        let mut child =
+            Command::new(python).arg(script).arg(endpoint).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        let mut subscriber = Self { child, lines };
+        assert_eq!(subscriber.line(), "listening");
+        subscriber
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        assert!(self.lines.read_line(&mut line).unwrap() > 0, "the subscriber has ended");
+        line.trim().to_owned()
+    }
+
+    /// Events up to one that is wanted, each with its batch.
+    fn until(&mut self, is_last: impl Fn(&Value) -> bool) -> Vec<(Value, Value)> {
+        let mut heard = Vec::new();
+        loop {
+            let batch: Value = serde_json::from_str(&self.line()).unwrap();
+            for event in batch["events"].as_array().unwrap().clone() {
+                let ends = is_last(&event);
+                heard.push((batch.clone(), event));
+                if ends {
+                    return heard;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        let _ = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn prompt(first: usize, tokens: usize) -> Value {
+    let ids: Vec<usize> = (0..tokens).map(|place| 1 + (first + place * 7) % 200).collect();
+    json!({"model": "toy", "prompt": ids, "max_tokens": 1, "temperature": 0})
+}
+
+#[test]
+fn a_router_hears_what_a_replica_knows_and_forgets() {
+    let endpoint = format!("tcp://127.0.0.1:{}", free_port());
+    let mut server = Server::with(|setup| {
+        let replica = "10.1.2.3:8000".to_owned();
+        setup.config.kv_events = Some(KvEvents { endpoint: endpoint.clone(), replica });
+        setup.sequences = 1;
+    });
+    let mut subscriber = Subscriber::to(&endpoint);
+    // The subscription reaches the publisher a little later than the connection stands; what is asked for until then isn't
+    // heard, and its number shows that.
+    let salted = |salt: &str, first: usize| {
+        let mut body = prompt(first, 3 * PAGE);
+        body["cache_salt"] = json!(salt);
+        body
+    };
+    let mut heard = Vec::new();
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            for round in 0..12 {
+                server.ask("/v1/completions", &salted(&format!("tenant {round}"), 5));
+            }
+            server.ask("/v1/completions", &prompt(11, 2 * PAGE + 5));
+            // A second page that branches off behind the first.
+            let mut branch = prompt(11, 2 * PAGE + 5);
+            branch["prompt"][PAGE + 3] = json!(3);
+            server.ask("/v1/completions", &branch);
+            // What is known already is no news; this one is.
+            server.ask("/v1/completions", &prompt(11, 2 * PAGE + 5));
+            server.ask("/v1/completions", &prompt(99, PAGE + 1));
+        });
+        let last: Vec<Value> = prompt(99, PAGE)["prompt"].as_array().unwrap().clone();
+        heard = subscriber.until(|event| event["token_ids"] == json!(last));
+        asking.join().unwrap();
+    });
+    let (batch, _) = &heard[0];
+    assert_eq!(
+        (&batch["topic"], &batch["bytes"], &batch["rank"]),
+        (&json!("kv@10.1.2.3:8000@toy"), &json!(8), &json!(0))
+    );
+    assert!(batch["ts"].as_f64().unwrap() > 1.7e9);
+    let numbers: Vec<u64> = heard.iter().map(|(batch, _)| batch["number"].as_u64().unwrap()).collect();
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] || pair[1] == pair[0] + 1), "{numbers:?}");
+
+    let stored: Vec<&Value> =
+        heard.iter().map(|(_, event)| event).filter(|event| event["type"] == "BlockStored").collect();
+    let of = |tokens: &[Value]| {
+        stored
+            .iter()
+            .filter(|event| event["token_ids"].as_array().unwrap().starts_with(tokens))
+            .collect::<Vec<_>>()
+    };
+    let plain = prompt(11, 2 * PAGE)["prompt"].as_array().unwrap().clone();
+    let whole = of(&plain);
+    assert_eq!(whole.len(), 1, "{stored:?}");
+    let hashes = whole[0]["block_hashes"].as_array().unwrap();
+    assert_eq!((hashes.len(), &whole[0]["parent_block_hash"]), (2, &Value::Null));
+    assert_eq!((&whole[0]["block_size"], &whole[0]["extra_keys"]), (&json!(PAGE), &Value::Null));
+    let branch: Vec<_> = stored.iter().filter(|event| event["parent_block_hash"] == hashes[0]).collect();
+    assert_eq!(branch.len(), 1, "{stored:?}");
+    assert_ne!(branch[0]["block_hashes"][0], hashes[1]);
+    // Requests of different salts share nothing, so each has pages of its own, with other hashes.
+    let salts: Vec<&Value> =
+        stored.iter().map(|event| &event["extra_keys"][0][0]).filter(|salt| salt.is_string()).collect();
+    assert!(salts.len() > 1 && salts.windows(2).all(|pair| pair[0] != pair[1]), "{salts:?}");
+    // The toy's memory holds 32 pages: tenants that came first were forgotten, page by page.
+    let removed: Vec<&Value> = heard
+        .iter()
+        .filter(|(_, event)| event["type"] == "BlockRemoved")
+        .flat_map(|(_, event)| event["block_hashes"].as_array().unwrap())
+        .collect();
+    assert!(!removed.is_empty());
+
+    server.stop();
+    let end = subscriber.until(|event| event["type"] == "AllBlocksCleared");
+    assert_eq!(end.last().unwrap().0["topic"], "kv@10.1.2.3:8000@toy");
+}
