@@ -7,6 +7,7 @@ mod checkpoint;
 mod ci;
 mod clients;
 mod demo;
+mod features;
 mod goldens;
 mod models;
 mod page;
@@ -45,6 +46,8 @@ enum Command {
     Models,
     /// Run the official clients of the protocols against the server
     Clients,
+    /// Test what a default build leaves out: the server's optional features
+    Features,
     /// Go through the server's page in a browser
     Page,
     /// Run what takes too long for every change: the whole exactness matrix, the long random runs, true shapes
@@ -76,6 +79,7 @@ fn run(command: Command) -> Result<()> {
         Command::Demo(arguments) => demo::run(&root, &arguments),
         Command::Models => models::fetch_all(&root),
         Command::Clients => clients::run(&root),
+        Command::Features => features::run(&root),
         Command::Page => page::run(&root),
         Command::Soak(arguments) => soak::run(&root, &arguments),
         Command::Checkpoint(arguments) => checkpoint::run(&root, &arguments),

@@ -327,7 +327,7 @@ function ratio(now, before, above, below, labels) {
   return difference > 0 ? (sum(now, above, labels) - sum(before, above, labels)) / difference : 0;
 }
 
-const shown = (number) => (number >= 100 || Number.isInteger(number) ? String(Math.round(number)) : number.toFixed(1));
+const shown = (number) => (number >= 30 || Number.isInteger(number) ? String(Math.round(number)) : number.toFixed(1));
 
 // What a plot's newest point says: one number, or one for each part.
 function said({ unit = "", parts, isSum }, values) {
