@@ -157,6 +157,14 @@ impl Models {
         self.publisher = Some(publisher);
     }
 
+    /// Says that nothing is known here any more.
+    #[cfg(feature = "kv-events")]
+    pub(crate) async fn close(&self) {
+        if let Some(publisher) = &self.publisher {
+            publisher.close().await;
+        }
+    }
+
     /// Names and moments of all models.
     pub(crate) fn list(&self) -> impl Iterator<Item = (&str, u64)> {
         self.entries.iter().map(|entry| (entry.name.as_str(), entry.created))

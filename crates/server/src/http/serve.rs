@@ -168,6 +168,9 @@ impl Bound {
             // What doesn't end by now is cut off with the runtime.
             let _ = timeout(LAST_WORDS, ended).await;
         }
+        // Who follows the prefix caches and is slow finds out by itself.
+        #[cfg(feature = "kv-events")]
+        let _ = timeout(LAST_WORDS, self.app.models.close()).await;
         tracing::info!("stopped");
     }
 }

@@ -6,10 +6,11 @@
 mod wire;
 
 use gannet_engine::{PrefixEvent, PrefixFollower};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::SystemTime;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::oneshot;
 use zeromq::{PubSocket, Socket, SocketSend, ZmqMessage};
 
 /// Batches of changes that may wait to be sent.
@@ -26,8 +27,17 @@ pub struct KvEvents {
 
 /// The way to those who listen.
 pub(crate) struct Publisher {
-    sender: Sender<Batch>,
+    sender: Sender<Message>,
     replica: String,
+    /// Those of models that are or were in memory.
+    streams: Mutex<Vec<Weak<Stream>>>,
+}
+
+/// What the task that publishes is told.
+enum Message {
+    Batch(Batch),
+    /// Say when all before it is sent.
+    Flush(oneshot::Sender<()>),
 }
 
 /// Changes of one model's cache.
@@ -45,9 +55,10 @@ enum Changes {
 
 /// One model's changes in their order; says that all is gone when it is dropped.
 struct Stream {
-    sender: Sender<Batch>,
+    sender: Sender<Message>,
     topic: Arc<str>,
     next: AtomicU64,
+    is_cleared: AtomicBool,
 }
 
 impl Publisher {
@@ -55,16 +66,31 @@ impl Publisher {
     pub(crate) async fn bind(wanted: &KvEvents) -> Result<Self, String> {
         let mut socket = PubSocket::new();
         socket.bind(&wanted.endpoint).await.map_err(|error| error.to_string())?;
-        let (sender, batches) = channel(BATCHES);
-        tokio::spawn(publish(socket, batches));
-        Ok(Self { sender, replica: wanted.replica.clone() })
+        let (sender, messages) = channel(BATCHES);
+        tokio::spawn(publish(socket, messages));
+        Ok(Self { sender, replica: wanted.replica.clone(), streams: Mutex::default() })
     }
 
     /// Who hears the changes of a model's cache.
     pub(crate) fn follower(&self, model: &str) -> PrefixFollower {
         let topic = format!("kv@{}@{model}", self.replica).into();
-        let stream = Stream { sender: self.sender.clone(), topic, next: AtomicU64::new(0) };
+        let (next, is_cleared) = (AtomicU64::new(0), AtomicBool::new(false));
+        let stream = Arc::new(Stream { sender: self.sender.clone(), topic, next, is_cleared });
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        streams.retain(|stream| stream.strong_count() > 0);
+        streams.push(Arc::downgrade(&stream));
         Box::new(move |events| stream.send(Changes::Events(events.to_vec())))
+    }
+
+    /// Says of every model that all is gone, and waits until that is sent: the server stops.
+    pub(crate) async fn close(&self) {
+        let streams = std::mem::take(&mut *self.streams.lock().unwrap_or_else(PoisonError::into_inner));
+        streams.iter().filter_map(Weak::upgrade).for_each(|stream| stream.clear());
+        let (done, is_done) = oneshot::channel();
+        if self.sender.send(Message::Flush(done)).await.is_ok() {
+            // A task that has ended has nothing left to send.
+            let _ = is_done.await;
+        }
     }
 }
 
@@ -72,20 +98,34 @@ impl Stream {
     fn send(&self, changes: Changes) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let batch = Batch { topic: self.topic.clone(), number, changes };
-        if self.sender.try_send(batch).is_err() {
+        if self.sender.try_send(Message::Batch(batch)).is_err() {
             tracing::warn!(topic = &*self.topic, number, "changes of a prefix cache are not published");
+        }
+    }
+
+    fn clear(&self) {
+        if !self.is_cleared.swap(true, Ordering::Relaxed) {
+            self.send(Changes::Cleared);
         }
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.send(Changes::Cleared);
+        self.clear();
     }
 }
 
-async fn publish(mut socket: PubSocket, mut batches: Receiver<Batch>) {
-    while let Some(Batch { topic, number, changes }) = batches.recv().await {
+async fn publish(mut socket: PubSocket, mut messages: Receiver<Message>) {
+    while let Some(message) = messages.recv().await {
+        let Batch { topic, number, changes } = match message {
+            Message::Batch(batch) => batch,
+            Message::Flush(done) => {
+                // Who asked may be gone.
+                let _ = done.send(());
+                continue;
+            }
+        };
         let seconds =
             SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64());
         let payload = match &changes {

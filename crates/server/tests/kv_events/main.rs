@@ -74,6 +74,53 @@ fn prompt(first: usize, tokens: usize) -> Value {
     json!({"model": "toy", "prompt": ids, "max_tokens": 1, "temperature": 0})
 }
 
+/// Asks for what fills the cache and overflows it: tenants apart, then one prompt, one that branches off, the first again,
+/// and the last one, by which it is told that all came.
+fn ask_for_all(server: &Server) {
+    for round in 0..12 {
+        let mut salted = prompt(5, 3 * PAGE);
+        salted["cache_salt"] = json!(format!("tenant {round}"));
+        server.ask("/v1/completions", &salted);
+    }
+    let known = prompt(11, 2 * PAGE + 5);
+    let mut branch = known.clone();
+    branch["prompt"][PAGE + 3] = json!(3);
+    for body in [&known, &branch, &known, &prompt(99, PAGE + 1)] {
+        server.ask("/v1/completions", body);
+    }
+}
+
+/// The events of a kind.
+fn of_kind<'a>(heard: &'a [(Value, Value)], kind: &str) -> Vec<&'a Value> {
+    heard.iter().map(|(_, event)| event).filter(|event| event["type"] == kind).collect()
+}
+
+/// What stands around events: topic, number, time, rank.
+fn check_batches(heard: &[(Value, Value)]) {
+    let (batch, _) = &heard[0];
+    assert_eq!((&batch["topic"], &batch["rank"]), (&json!("kv@10.1.2.3:8000@toy"), &json!(0)));
+    assert_eq!(batch["bytes"], 8);
+    assert!(batch["ts"].as_f64().unwrap() > 1.7e9);
+    let numbers: Vec<u64> = heard.iter().map(|(batch, _)| batch["number"].as_u64().unwrap()).collect();
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] || pair[1] == pair[0] + 1), "{numbers:?}");
+}
+
+/// Pages that are known: each once, behind the page before it, tenants apart.
+fn check_stored(stored: &[&Value]) {
+    let known = prompt(11, 2 * PAGE)["prompt"].clone();
+    let whole: Vec<_> = stored.iter().filter(|event| event["token_ids"] == known).collect();
+    assert_eq!(whole.len(), 1, "{stored:?}");
+    let hashes = whole[0]["block_hashes"].as_array().unwrap();
+    assert_eq!((hashes.len(), &whole[0]["parent_block_hash"]), (2, &Value::Null));
+    assert_eq!((&whole[0]["block_size"], &whole[0]["extra_keys"]), (&json!(PAGE), &Value::Null));
+    let branch: Vec<_> = stored.iter().filter(|event| event["parent_block_hash"] == hashes[0]).collect();
+    assert_eq!(branch.len(), 1, "{stored:?}");
+    assert_ne!(branch[0]["block_hashes"][0], hashes[1]);
+    let salts: Vec<&Value> =
+        stored.iter().map(|event| &event["extra_keys"][0][0]).filter(|salt| salt.is_string()).collect();
+    assert!(salts.len() > 1 && salts.windows(2).all(|pair| pair[0] != pair[1]), "{salts:?}");
+}
+
 #[test]
 fn a_router_hears_what_a_replica_knows_and_forgets() {
     let endpoint = format!("tcp://127.0.0.1:{}", free_port());
@@ -82,71 +129,20 @@ fn a_router_hears_what_a_replica_knows_and_forgets() {
         setup.config.kv_events = Some(KvEvents { endpoint: endpoint.clone(), replica });
         setup.sequences = 1;
     });
+    // The model is loaded, and its cache followed, when it is first asked for. A subscription reaches the publisher a little
+    // later than its connection stands: what is asked for until then isn't heard.
     let mut subscriber = Subscriber::to(&endpoint);
-    // The subscription reaches the publisher a little later than the connection stands; what is asked for until then isn't
-    // heard, and its number shows that.
-    let salted = |salt: &str, first: usize| {
-        let mut body = prompt(first, 3 * PAGE);
-        body["cache_salt"] = json!(salt);
-        body
-    };
     let mut heard = Vec::new();
     std::thread::scope(|scope| {
-        let asking = scope.spawn(|| {
-            for round in 0..12 {
-                server.ask("/v1/completions", &salted(&format!("tenant {round}"), 5));
-            }
-            server.ask("/v1/completions", &prompt(11, 2 * PAGE + 5));
-            // A second page that branches off behind the first.
-            let mut branch = prompt(11, 2 * PAGE + 5);
-            branch["prompt"][PAGE + 3] = json!(3);
-            server.ask("/v1/completions", &branch);
-            // What is known already is no news; this one is.
-            server.ask("/v1/completions", &prompt(11, 2 * PAGE + 5));
-            server.ask("/v1/completions", &prompt(99, PAGE + 1));
-        });
-        let last: Vec<Value> = prompt(99, PAGE)["prompt"].as_array().unwrap().clone();
-        heard = subscriber.until(|event| event["token_ids"] == json!(last));
+        let asking = scope.spawn(|| ask_for_all(&server));
+        let last = prompt(99, PAGE)["prompt"].clone();
+        heard = subscriber.until(|event| event["token_ids"] == last);
         asking.join().unwrap();
     });
-    let (batch, _) = &heard[0];
-    assert_eq!(
-        (&batch["topic"], &batch["bytes"], &batch["rank"]),
-        (&json!("kv@10.1.2.3:8000@toy"), &json!(8), &json!(0))
-    );
-    assert!(batch["ts"].as_f64().unwrap() > 1.7e9);
-    let numbers: Vec<u64> = heard.iter().map(|(batch, _)| batch["number"].as_u64().unwrap()).collect();
-    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] || pair[1] == pair[0] + 1), "{numbers:?}");
-
-    let stored: Vec<&Value> =
-        heard.iter().map(|(_, event)| event).filter(|event| event["type"] == "BlockStored").collect();
-    let of = |tokens: &[Value]| {
-        stored
-            .iter()
-            .filter(|event| event["token_ids"].as_array().unwrap().starts_with(tokens))
-            .collect::<Vec<_>>()
-    };
-    let plain = prompt(11, 2 * PAGE)["prompt"].as_array().unwrap().clone();
-    let whole = of(&plain);
-    assert_eq!(whole.len(), 1, "{stored:?}");
-    let hashes = whole[0]["block_hashes"].as_array().unwrap();
-    assert_eq!((hashes.len(), &whole[0]["parent_block_hash"]), (2, &Value::Null));
-    assert_eq!((&whole[0]["block_size"], &whole[0]["extra_keys"]), (&json!(PAGE), &Value::Null));
-    let branch: Vec<_> = stored.iter().filter(|event| event["parent_block_hash"] == hashes[0]).collect();
-    assert_eq!(branch.len(), 1, "{stored:?}");
-    assert_ne!(branch[0]["block_hashes"][0], hashes[1]);
-    // Requests of different salts share nothing, so each has pages of its own, with other hashes.
-    let salts: Vec<&Value> =
-        stored.iter().map(|event| &event["extra_keys"][0][0]).filter(|salt| salt.is_string()).collect();
-    assert!(salts.len() > 1 && salts.windows(2).all(|pair| pair[0] != pair[1]), "{salts:?}");
-    // The toy's memory holds 32 pages: tenants that came first were forgotten, page by page.
-    let removed: Vec<&Value> = heard
-        .iter()
-        .filter(|(_, event)| event["type"] == "BlockRemoved")
-        .flat_map(|(_, event)| event["block_hashes"].as_array().unwrap())
-        .collect();
-    assert!(!removed.is_empty());
-
+    check_batches(&heard);
+    check_stored(&of_kind(&heard, "BlockStored"));
+    // The toy's memory holds fewer pages than all tenants have, so that those who came first were forgotten.
+    assert!(!of_kind(&heard, "BlockRemoved").is_empty());
     server.stop();
     let end = subscriber.until(|event| event["type"] == "AllBlocksCleared");
     assert_eq!(end.last().unwrap().0["topic"], "kv@10.1.2.3:8000@toy");
