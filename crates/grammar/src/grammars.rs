@@ -98,8 +98,11 @@ impl Grammars {
         let (sender, receiver) = sync_channel(1);
         let source = grammar.source.clone();
         let work = move || {
+            let compiled = compile(&turn.0.factory, source);
+            // Given back first: who hears of the end may compile the next one at once.
+            drop(turn);
             // Nobody listens any more where the deadline has passed.
-            let _late = sender.send(compile(&turn.0.factory, source));
+            let _late = sender.send(compiled);
         };
         let thread = thread::Builder::new().name("grammar".to_owned()).stack_size(COMPILE_STACK_BYTES);
         thread.spawn(work).map_err(|error| GrammarError::Vocabulary { reason: error.to_string() })?;
