@@ -79,6 +79,8 @@ fn usage(total: &Total) -> Value {
 pub(super) struct MessageStream {
     head: Head,
     extras: Extras,
+    /// Tokens of the prompt, which the first event tells; how many of them were known comes with the last.
+    prompt_tokens: u64,
     finish: Option<Finish>,
     /// The kind of the block that is open.
     open: Option<BlockKind>,
@@ -94,8 +96,8 @@ enum BlockKind {
 }
 
 impl MessageStream {
-    pub(super) fn new(head: Head, extras: Extras) -> Self {
-        Self { head, extras, finish: None, open: None, blocks: 0 }
+    pub(super) fn new(head: Head, extras: Extras, prompt_tokens: u64) -> Self {
+        Self { head, extras, prompt_tokens, finish: None, open: None, blocks: 0 }
     }
 
     /// Opens a block, after the one that was open.
@@ -153,7 +155,9 @@ fn event(name: &'static str, mut data: Value) -> SseEvent {
 
 impl Protocol for MessageStream {
     fn begin(&mut self) -> Vec<SseEvent> {
-        vec![event("message_start", json!({"message": message(&self.head, &json!([]))}))]
+        let mut message = message(&self.head, &json!([]));
+        message["usage"]["input_tokens"] = json!(self.prompt_tokens);
+        vec![event("message_start", json!({"message": message}))]
     }
 
     fn update(&mut self, update: Update) -> Vec<SseEvent> {

@@ -59,7 +59,8 @@ pub(crate) async fn answer(State(app): State<Arc<App>>, request: Request<Body>) 
     let head = Head::new("msg_", &served);
     let mut answering = Answering::start(served, vec![prompt], &params, &held, "messages")?;
     if is_streamed {
-        return Ok(sse::respond(answering, MessageStream::new(head, params.extras), &app.config.limits));
+        let stream = MessageStream::new(head, params.extras, answering.total.prompt_tokens);
+        return Ok(sse::respond(answering, stream, &app.config.limits));
     }
     let answers = answering.collect(1).await?;
     Ok(whole(&head, &answers.into_iter().next().unwrap_or_default(), &answering, params.extras))

@@ -65,12 +65,11 @@ impl Params {
     /// Takes what all protocols share; each adds its own names of the rest.
     pub(crate) fn take(fields: &mut Fields, served: &Served) -> Result<Self, ApiError> {
         let time = fields.limits().request_time;
-        let most = served.admission.most().min(fields.limits().choices as usize) as i64;
         let asked_time = fields.number("timeout", 0.001..=time.as_secs_f32())?;
         Ok(Self {
             sampling: Arc::new(sampling(fields, served)?),
             seed: fields.integer("seed", i64::MIN..=i64::MAX)?.map_or_else(names::random, |seed| seed as u64),
-            choices: fields.integer("n", 1..=most)?.unwrap_or(1) as u32,
+            choices: choices(fields, served)?,
             max_tokens: None,
             min_tokens: token_count(fields, "min_tokens", 0)?.unwrap_or(0),
             ignore_end: fields.boolean("ignore_eos")?.unwrap_or(false),
@@ -114,6 +113,18 @@ impl Params {
             Some(_) | None => Ok(self),
         }
     }
+}
+
+/// Answers to each prompt, at most as many as run and wait together.
+fn choices(fields: &mut Fields, served: &Served) -> Result<u32, ApiError> {
+    let asked = fields.integer("n", 1..=i64::from(fields.limits().choices))?.unwrap_or(1) as usize;
+    let most = served.admission.most();
+    if asked > most {
+        let why =
+            format!("{asked} answers at once are more than the {most} that this server runs and queues");
+        return Err(ApiError::Invalid { path: "n".to_owned(), why });
+    }
+    Ok(asked as u32)
 }
 
 fn sampling(fields: &mut Fields, served: &Served) -> Result<Sampling, ApiError> {

@@ -26,6 +26,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         ("/openapi.json", get(openapi::document)),
         ("/tokenize", post(tokens::tokenize)),
         ("/detokenize", post(tokens::detokenize)),
+        ("/tokenizer_info", get(tokens::info)),
         ("/v1/models", get(models::list)),
         ("/v1/models/{*id}", get(models::one)),
         ("/v1/completions", post(completions::answer)),

@@ -1,4 +1,5 @@
-//! `/tokenize` and `/detokenize`: what a text or a conversation is to the model, and back.
+//! `/tokenize` and `/detokenize`: what a text or a conversation is to the model, and back; `/tokenizer_info`: the tokens
+//! that have a role.
 
 use super::chat_form::{json, plain};
 use super::messages::messages;
@@ -16,7 +17,7 @@ use axum::http::Request;
 use axum::response::Response;
 use gannet_ops::TokenId;
 use gannet_text::decode::SpecialTokens;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// Text or conversation to ids.
@@ -65,4 +66,16 @@ pub(crate) async fn detokenize(
     fields.finish()?;
     let ids = request::token_ids(tokens, &served)?;
     Ok(json(&json!({"prompt": shown(&served.text.tokenizer, &ids, SpecialTokens::Show)})))
+}
+
+/// The texts of the first model's tokens that have a role (`bos_token`, `eos_token` and the like), and its chat template.
+/// Harnesses ask for it before they have the server encode.
+pub(crate) async fn info(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    let first = app.models.list().next().map(|(name, _)| name.to_owned());
+    let served = app.models.get(&first.unwrap_or_default()).await?;
+    let named = served.text.tokenizer.named_tokens().entries.iter();
+    let mut info: Map<String, Value> = named.map(|(name, text)| (name.clone(), json!(text))).collect();
+    let template = served.text.template.as_ref().map(|template| json!(template.source()));
+    info.extend(template.map(|template| ("chat_template".to_owned(), template)));
+    Ok(json(&Value::Object(info)))
 }

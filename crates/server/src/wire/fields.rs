@@ -141,7 +141,12 @@ impl Field {
 
     pub(crate) fn number(self, range: RangeInclusive<f32>) -> Result<f32, ApiError> {
         let Some(found) = self.value.as_f64() else { return Err(self.wrong("a number")) };
-        if range.contains(&(found as f32)) { Ok(found as f32) } else { Err(self.outside(found, &range)) }
+        let mut single = found as f32;
+        if single == 0.0 && found > 0.0 {
+            // What is above zero stays so.
+            single = f32::MIN_POSITIVE;
+        }
+        if range.contains(&single) { Ok(single) } else { Err(self.outside(found, &range)) }
     }
 
     /// A list of at most so many entries.
@@ -170,9 +175,14 @@ impl Field {
 
     /// A token id below the size of the vocabulary.
     pub(crate) fn token_id(self, vocabulary: usize) -> Result<u32, ApiError> {
-        let last = i64::try_from(vocabulary).unwrap_or(i64::MAX) - 1;
-        let id = self.integer(0..=last.min(i64::from(u32::MAX)))?;
-        Ok(u32::try_from(id).expect("the range ends at the largest id"))
+        let path = self.path.clone();
+        let id = self.integer(0..=i64::from(u32::MAX))?;
+        match u32::try_from(id) {
+            Ok(found) if (found as usize) < vocabulary => Ok(found),
+            Ok(_) | Err(_) => {
+                Err(ApiError::Invalid { path, why: format!("{id} is no token id below {vocabulary}") })
+            }
+        }
     }
 
     pub(crate) fn wrong(&self, expected: &str) -> ApiError {
@@ -262,6 +272,8 @@ mod tests {
     fn numbers_beyond_the_smaller_type_are_outside() {
         assert!(message(fields(json!({"t": 1e200})).number("t", 0.0..=2.0)).contains("from 0 to 2"));
         assert_eq!(fields(json!({"t": 2})).number("t", 0.0..=2.0).unwrap(), Some(2.0));
+        let smallest = fields(json!({"t": 5e-324})).number("t", 0.0..=2.0).unwrap();
+        assert!(smallest.is_some_and(|found| found > 0.0));
     }
 
     #[test]

@@ -60,6 +60,11 @@ fn events_come_in_the_protocols_order() {
     assert_eq!(names, expected);
     let text: String = blocks.iter().filter_map(|(_, data)| data["delta"]["text"].as_str()).collect();
     assert_eq!(text, whole["content"][0]["text"]);
+    let counted = server.ask(
+        "/v1/messages/count_tokens",
+        &json!({"model": "toy", "messages": greedy(json!({}))["messages"]}),
+    );
+    assert_eq!(blocks[0].1["message"]["usage"]["input_tokens"], counted["input_tokens"]);
     let delta = &blocks[blocks.len() - 2].1;
     assert_eq!(delta["delta"]["stop_reason"], "max_tokens");
     assert_eq!(delta["usage"]["output_tokens"], 8);
