@@ -6,6 +6,7 @@
 
 mod client;
 mod plot;
+mod processor;
 mod report;
 
 use super::BenchArguments;
@@ -14,6 +15,7 @@ use crate::failure::Failure;
 use crate::output;
 use clap::Args;
 use client::{Address, Sample};
+use processor::ThreadTimes;
 use report::{Case, Report};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -49,6 +51,13 @@ pub(crate) struct LoadArguments {
     /// Requests of each client
     #[arg(long, value_name = "N", default_value = "4", value_parser = values::times, requires = "address")]
     rounds: usize,
+    /// Send requests for so long instead, and let those that run end
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86_400),
+          conflicts_with = "rounds", requires = "address")]
+    for_seconds: Option<u64>,
+    /// Process of the server on this machine, whose processor time is told by threads (Linux)
+    #[arg(long, value_name = "PID", requires = "address")]
+    server_process: Option<u32>,
     /// Most milliseconds to a first token of a request that counts as good
     #[arg(long, value_name = "MS", default_value = "1000", value_parser = values::rate, requires = "address")]
     good_first: f64,
@@ -90,12 +99,15 @@ pub(super) fn run(arguments: &BenchArguments, address: &Address) -> Result<(), F
     for &shape in &given.shapes {
         for &clients in &given.clients {
             let target = Target { address, model: &model, key: key.as_deref(), shape, next: &next };
-            let case = target.measure(clients, given.rounds, given)?;
+            let case = target.measure(clients, given)?;
             if !arguments.json {
                 if cases.is_empty() {
                     output::show_line(&Case::head())?;
                 }
                 output::show_line(&case.line())?;
+                if let Some(server) = &case.server {
+                    output::show_line(&server.line(report::own_cpu_seconds()))?;
+                }
             }
             cases.push(case);
         }
@@ -122,11 +134,17 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    fn measure(&self, clients: usize, rounds: usize, given: &LoadArguments) -> Result<Case, Failure> {
+    fn measure(&self, clients: usize, given: &LoadArguments) -> Result<Case, Failure> {
+        let before = given.server_process.map(ThreadTimes::of).transpose()?;
         let started = Instant::now();
+        let goes_on = |sent: usize| match given.for_seconds {
+            Some(seconds) => started.elapsed().as_secs() < seconds,
+            None => sent < given.rounds,
+        };
         let results: Vec<anyhow::Result<Vec<Sample>>> = thread::scope(|scope| {
             let work = || {
-                (0..rounds)
+                (0..)
+                    .take_while(|sent| goes_on(*sent))
                     .map(|_| self.one(self.next.fetch_add(1, Ordering::Relaxed)))
                     .collect::<Result<_, _>>()
             };
@@ -140,7 +158,11 @@ impl Target<'_> {
         };
         let good = samples.iter().filter(|sample| good(sample)).count();
         let Shape { prompt, answer } = self.shape;
-        Ok(Case::new((prompt, answer), clients, &samples, good, seconds))
+        let mut case = Case::new((prompt, answer), clients, &samples, good, seconds);
+        if let (Some(before), Some(process)) = (before, given.server_process) {
+            case.server = Some(ThreadTimes::of(process)?.since(&before, process));
+        }
+        Ok(case)
     }
 
     fn one(&self, number: usize) -> anyhow::Result<Sample> {

@@ -1,6 +1,7 @@
 //! What came of a case: percentiles of what the clients saw.
 
 use super::client::Sample;
+use super::processor::{Share, seconds_of};
 use crate::commands::bench::ranks::nearest_rank;
 use serde::Serialize;
 
@@ -28,6 +29,9 @@ pub(super) struct Case {
     pub(super) between_tokens_ms: Percentiles,
     /// Requests a second that were as fast as asked for.
     good_per_second: f64,
+    /// Where the server's processor time went, where its process is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) server: Option<Share>,
 }
 
 /// Three percentiles, by nearest rank.
@@ -68,6 +72,7 @@ impl Case {
                 samples.iter().flat_map(|sample| sample.gaps.clone()).collect(),
             ),
             good_per_second: good as f64 / seconds,
+            server: None,
         }
     }
 
@@ -96,14 +101,9 @@ impl Case {
     }
 }
 
-/// Processor time of this process so far, in user and kernel (proc(5), `stat`, fields 14 and 15).
+/// Processor time of this process so far.
 pub(super) fn own_cpu_seconds() -> Option<f64> {
-    /// Ticks a second; what Linux has told programs for decades, whatever its own clock does.
-    const TICKS: f64 = 100.0;
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
-    let ticks = |place: usize| fields.get(place)?.parse::<f64>().ok();
-    Some((ticks(11)? + ticks(12)?) / TICKS)
+    seconds_of(&std::fs::read_to_string("/proc/self/stat").ok()?)
 }
 
 #[cfg(test)]
