@@ -9,7 +9,7 @@ use anyhow::Result;
 use crate::{models, process, python};
 
 /// The scripts in the order they run; the last one reads the real models.
-const SCRIPTS: [&str; 10] = [
+const SCRIPTS: [&str; 11] = [
     "formats.py",
     "packed.py",
     "text.py",
@@ -20,6 +20,7 @@ const SCRIPTS: [&str; 10] = [
     "drafters.py",
     "generated.py",
     "real.py",
+    "likelihoods.py",
 ];
 
 /// Everything under `goldens/` that a script makes.

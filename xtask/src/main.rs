@@ -44,12 +44,10 @@ enum Command {
     Demo(demo::Arguments),
     /// Fetch the models and tokenizers that the tests run on into `models/`
     Models,
-    /// Run the official clients of the protocols against the server
-    Clients,
+    /// Run programs that others wrote against the server: official clients, scanners, another server's tests
+    Clients(clients::Arguments),
     /// Test what a default build leaves out: the server's optional features
     Features,
-    /// Go through the server's page in a browser
-    Page,
     /// Run what takes too long for every change: the whole exactness matrix, the long random runs, true shapes
     Soak(soak::Arguments),
     /// Write a checkpoint of a known model's shape with random weights
@@ -78,9 +76,8 @@ fn run(command: Command) -> Result<()> {
         Command::Tidy => tidy::run(&root),
         Command::Demo(arguments) => demo::run(&root, &arguments),
         Command::Models => models::fetch_all(&root),
-        Command::Clients => clients::run(&root),
+        Command::Clients(arguments) => clients::run(&root, &arguments),
         Command::Features => features::run(&root),
-        Command::Page => page::run(&root),
         Command::Soak(arguments) => soak::run(&root, &arguments),
         Command::Checkpoint(arguments) => checkpoint::run(&root, &arguments),
         Command::BenchPeers(arguments) => peers::run(&root, &arguments),

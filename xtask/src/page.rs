@@ -9,8 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::clients::Server;
-use crate::{models, process};
+use crate::process;
 
 /// Where the script and the list of its packages lie.
 const SOURCE: &str = "crates/server/tests/page";
@@ -19,16 +18,13 @@ const FILES: [&str; 3] = ["package.json", "package-lock.json", "page.mjs"];
 /// Names of the browser, where the variable `CHROMIUM` says no other.
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
-/// Builds the binary, serves the model and goes through the page; pictures of it stay in `target/page/pictures`.
-pub(crate) fn run(root: &Path) -> Result<()> {
+/// Goes through the page of the server at this address; pictures of it stay in `target/page/pictures`.
+pub(crate) fn run(root: &Path, address: &str) -> Result<()> {
     let browser = browser()?;
     let folder = packages(root)?;
-    let model = models::fetch(root, &models::SMOLLM2)?;
-    let server = Server::of_this_build(root, &model)?;
     fs::create_dir_all(folder.join("pictures"))?;
     let mut node = Command::new("node");
-    node.current_dir(&folder).env("CHROMIUM", browser).args(["page.mjs", server.address(), "pictures"]);
-    process::run(&mut node)
+    process::run(node.current_dir(&folder).env("CHROMIUM", browser).args(["page.mjs", address, "pictures"]))
 }
 
 /// The folder with the script and its packages.
@@ -58,9 +54,10 @@ fn browser() -> Result<PathBuf> {
     if let Some(found) = installed() {
         return Ok(found);
     }
-    // Where this fails, the message below says what to do.
-    let mut install = Command::new("apt-get");
-    let _ = process::run_aside(install.args(["install", "--yes", "--no-install-recommends", "chromium"]));
+    // Where these fail, the message below says what to do.
+    let _ = process::run_aside(Command::new("apt-get").args(["update", "--quiet"]));
+    let install = ["install", "--yes", "--quiet", "--no-install-recommends", "chromium"];
+    let _ = process::run_aside(Command::new("apt-get").args(install));
     match installed() {
         Some(found) => Ok(found),
         None => bail!("no Chromium is installed (on Debian: the package `chromium`); CHROMIUM may name one"),

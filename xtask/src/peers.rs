@@ -33,6 +33,13 @@ pub(crate) struct Arguments {
     depth: u32,
 }
 
+/// The unpacked source tree of llama.cpp.
+pub(crate) fn source(root: &Path) -> Result<PathBuf> {
+    let folder = root.join("target/peers");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create `{}`", folder.display()))?;
+    build::source(&folder)
+}
+
 /// Builds what is missing, measures, prints the table and writes it to `target/peers.md`.
 pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     let paths = models(root, arguments)?;

@@ -97,7 +97,7 @@ fn cmake(folder: &Path) -> Result<PathBuf> {
 }
 
 /// The unpacked source tree of llama.cpp.
-fn source(folder: &Path) -> Result<PathBuf> {
+pub(super) fn source(folder: &Path) -> Result<PathBuf> {
     let name = format!("{}-{VERSION}", PACKAGE.replace('-', "_"));
     let tree = folder.join(&name).join("vendor/llama.cpp");
     if tree.join("tools/llama-bench/llama-bench.cpp").is_file() {

@@ -705,15 +705,15 @@ def the_scores_of_a_prompt_come_by_token_id():
 
 @case
 def log_likelihoods_are_those_of_transformers():
-    lines = (HERE / "likelihoods.jsonl").read_text().splitlines()
+    lines = (HERE / "harness/likelihoods.jsonl").read_text().splitlines()
     cases = [json.loads(line) for line in lines]
     answer = complete(prompt=[case["tokens"] for case in cases], echo=True, logprobs=1, max_tokens=1)
     for choice, case in zip(answer.choices, cases, strict=True):
-        scores = choice.logprobs.token_logprobs[case["context"] : len(case["tokens"])]
+        scores = choice.logprobs.token_logprobs[case["context_tokens"] : len(case["tokens"])]
         found, expected = sum(scores), case["loglikelihood"]
         assert abs(found - expected) < 0.01, (found, expected)
-        likeliest = [max(top, key=top.get) for top in choice.logprobs.top_logprobs[case["context"] : -1]]
-        is_greedy = likeliest == choice.logprobs.tokens[case["context"] : -1]
+        likeliest = [max(top, key=top.get) for top in choice.logprobs.top_logprobs[case["context_tokens"] : -1]]
+        is_greedy = likeliest == choice.logprobs.tokens[case["context_tokens"] : -1]
         assert is_greedy == case["is_greedy"], case
 
 

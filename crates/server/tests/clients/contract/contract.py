@@ -1,0 +1,33 @@
+"""What schemathesis checks beside its own: why a body that fits the document may be refused at all.
+
+Loaded by schemathesis (`SCHEMATHESIS_HOOKS`). The document has every name, kind and range; so a body that fits it is
+refused only for what the document can't say: what depends on the model (its vocabulary, its context, its template) or
+on several parameters together.
+"""
+
+import re
+
+import schemathesis
+
+# `path`: why
+DEPENDS = re.compile(r"`[^`]+`: ")
+# What is neither a kind nor a range: the context's length, and what this model or a stream hasn't.
+CODES = ("context_length_exceeded", "unsupported_parameter", "queue_full")
+
+
+@schemathesis.check
+def fitting_bodies_are_refused_for_what_depends_on_more(context, response, case):
+    if case.meta is None or not case.meta.generation.mode.is_positive or response.status_code != 400:
+        return
+    error = response.json()["error"]
+    if error.get("code") in CODES or DEPENDS.match(error["message"]):
+        return
+    raise AssertionError(f"a body that fits the document was refused: {error['message']}")
+
+
+@schemathesis.hook
+def map_body(context, body):
+    """A deadline of the client's own ends as 504, which is no fault; it is left out."""
+    if isinstance(body, dict) and isinstance(body.get("timeout"), (int, float)):
+        return {name: value for name, value in body.items() if name != "timeout"}
+    return body
