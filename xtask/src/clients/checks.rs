@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::server::Server;
 use super::{Bench, Form};
-use crate::{peers, process};
+use crate::{page, peers, process};
 
 /// What the model is called.
 const NAME: &str = "smollm2";
