@@ -95,6 +95,10 @@ impl Backend for CpuBackend {
         &[Fusion::AddRmsNorm]
     }
 
+    fn free_bytes(&self) -> Option<u64> {
+        None
+    }
+
     fn upload(&self, source: &dyn WeightSource, uses: &[WeightUse]) -> Result<Arc<dyn Weights>, DeviceError> {
         let activations = self.machine.activations;
         let upload = |crew: &mut Crew<'_>| CpuWeights::upload(crew, activations, source, uses);

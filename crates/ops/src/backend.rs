@@ -25,6 +25,9 @@ pub trait Backend: Send + Sync {
     /// The rewrites whose kernels it has, in the order to apply them.
     fn fusions(&self) -> &[Fusion];
 
+    /// Bytes that are free in the device's own memory; `None` where it computes in the machine's.
+    fn free_bytes(&self) -> Option<u64>;
+
     /// Brings weights into the device's memory and arrangement, once; target and drafters share them.
     fn upload(&self, source: &dyn WeightSource, uses: &[WeightUse]) -> Result<Arc<dyn Weights>, DeviceError>;
 
@@ -265,6 +268,14 @@ pub enum DeviceError {
         id: u32,
         /// Entries of the vocabulary.
         vocabulary: usize,
+    },
+    /// The device failed, or its driver did; what it holds is lost.
+    #[error("backend `{backend}` failed: {reason}")]
+    Failed {
+        /// The backend.
+        backend: &'static str,
+        /// What the driver said, and where.
+        reason: String,
     },
     /// The step was told to give up.
     #[error("the step was interrupted")]

@@ -16,6 +16,7 @@ mod layout;
 pub mod math;
 pub mod numerics;
 mod op;
+pub mod placement;
 mod print;
 mod program;
 pub mod reference;

@@ -3,7 +3,6 @@
 //! `submit` runs the forward pass on the team and returns when it is done; `sample` draws on the host, as
 //! `ops::step` and `ops::sampling` say, with the team for the passes over whole rows. In a steady decode step no value's memory is allocated anew.
 
-mod memory;
 mod products;
 mod run;
 mod stateful;

@@ -1,11 +1,12 @@
 //! The values of a step while it runs, and those that outlive its forward pass.
 
-use super::memory::MemoryPlan;
 use crate::kernels::Crew;
 use crate::kernels::expert_linear::ByExpert;
 use crate::kernels::product::activations::{Activations, Terms};
 use crate::kernels::route_experts::Routing;
 use crate::memory::Buffer;
+use gannet_ops::placement::Placement;
+use gannet_ops::sampling::Draw;
 use gannet_ops::step::StepValues;
 use gannet_ops::{Batch, BatchLimits, DeviceError, Element, Node, Op, Program, Rows, Value, ValueId};
 
@@ -30,7 +31,12 @@ pub(super) struct Values {
 
 impl Values {
     pub(super) fn new(program: &Program, limits: &BatchLimits) -> Result<Self, DeviceError> {
-        let MemoryPlan { buffer_of, bytes } = MemoryPlan::new(program, limits);
+        // Ids are few and lie elsewhere.
+        let row_bytes = |id: ValueId| {
+            let Value { element, width, .. } = program.value(id);
+            (element == Element::F32).then_some(width.saturating_mul(size_of::<f32>()))
+        };
+        let Placement { buffer_of, bytes } = Placement::new(program, limits, &row_bytes);
         let what = || format!("values of program `{}`", program.name);
         Ok(Self {
             types: program.values.clone(),
@@ -115,6 +121,10 @@ fn terms(program: &Program) -> Vec<Terms> {
 }
 
 impl StepValues for Values {
+    fn drawn(&self, _value: ValueId, _row: usize) -> Option<Draw> {
+        None
+    }
+
     fn row(&self, value: ValueId, row: usize) -> &[f32] {
         let width = self.of(value).width;
         &self.numbers(value)[row * width..][..width]
@@ -171,6 +181,10 @@ impl KeptValues {
 }
 
 impl StepValues for KeptValues {
+    fn drawn(&self, _value: ValueId, _row: usize) -> Option<Draw> {
+        None
+    }
+
     fn row(&self, value: ValueId, row: usize) -> &[f32] {
         let kept = self.numbers.iter().find(|(id, ..)| *id == value);
         let (_, width, data) = kept.expect("what sampling reads was kept");

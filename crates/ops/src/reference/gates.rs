@@ -20,28 +20,31 @@ fn softplus(x: f32) -> f32 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
-pub(super) fn silu_gate(gate: &Numbers, up: &Numbers) -> Numbers {
+/// `silu(gate) * up`.
+pub fn silu_gate(gate: &Numbers, up: &Numbers) -> Numbers {
     pairwise(gate, up, |gate, up| silu(gate) * up)
 }
 
-pub(super) fn gelu_gate(gate: &Numbers, up: &Numbers) -> Numbers {
+/// `gelu_tanh(gate) * up`.
+pub fn gelu_gate(gate: &Numbers, up: &Numbers) -> Numbers {
     pairwise(gate, up, |gate, up| gelu_tanh(gate) * up)
 }
 
 /// `g * sigmoid(alpha * g) * (u + 1)` of the bounded gate and up.
-pub(super) fn clamped_gate(gate: &Numbers, up: &Numbers, alpha: f32, limit: f32) -> Numbers {
+pub fn clamped_gate(gate: &Numbers, up: &Numbers, alpha: f32, limit: f32) -> Numbers {
     pairwise(gate, up, |gate, up| {
         let gate = gate.min(limit);
         gate * sigmoid(alpha * gate) * (up.clamp(-limit, limit) + 1.0)
     })
 }
 
-pub(super) fn add(a: &Numbers, b: &Numbers) -> Numbers {
+/// `a + b`.
+pub fn add(a: &Numbers, b: &Numbers) -> Numbers {
     pairwise(a, b, |a, b| a + b)
 }
 
 /// `x * sigmoid(gate)`; a gate of one column is for the whole row.
-pub(super) fn sigmoid_gate(x: &Numbers, gate: &Numbers) -> Numbers {
+pub fn sigmoid_gate(x: &Numbers, gate: &Numbers) -> Numbers {
     let columns = x.width / gate.width;
     let gates = gate.data.iter().flat_map(|gate| std::iter::repeat_n(*gate, columns));
     Numbers::new(x.width, x.data.iter().zip(gates).map(|(x, gate)| x * sigmoid(gate)).collect())
@@ -57,7 +60,7 @@ pub(super) fn decay_gate(a: &Numbers, decay: &[f32], bias: &[f32]) -> Numbers {
 }
 
 /// `cap * tanh(x / cap)`.
-pub(super) fn soft_cap(x: f32, cap: f32) -> f32 {
+pub fn soft_cap(x: f32, cap: f32) -> f32 {
     cap * (x / cap).tanh()
 }
 

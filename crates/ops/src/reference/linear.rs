@@ -3,7 +3,7 @@
 use super::values::{Numbers, dot};
 
 /// `x * weight^T + bias`; weight is `[rows, columns]`.
-pub(super) fn linear(x: &Numbers, weight: &[f32], bias: Option<&[f32]>) -> Numbers {
+pub fn linear(x: &Numbers, weight: &[f32], bias: Option<&[f32]>) -> Numbers {
     let width = weight.len() / x.width;
     let mut y = Vec::with_capacity(x.count() * width);
     for row in x.rows() {

@@ -5,6 +5,8 @@
 //! Reductions run from left to right over one row, one head or one sequence, so that a row's bits depend on its
 //! own sequence alone. Elementary functions are the platform's, which other backends meet within tolerances.
 //!
+//! The functions of ops without state are open to those who simulate a device.
+//!
 //! Nothing overlaps: a call has taken effect when it returns, and [`crate::Plan::wait`] only hands over.
 //! Knows no speed.
 
@@ -12,17 +14,17 @@ mod run; // a program's nodes, one after the other
 
 mod attention; // write_kv, attention
 mod experts; // route_experts, expert_linear, combine_experts
-mod gates; // silu_gate, gelu_gate, clamped_gate, sigmoid_gate, decay_gate, soft_cap, scale, add
-mod linear; // linear
-mod norms; // rms_norm, head_norm, gated_norm, l2_norm
-mod position_scale; // position_scale
+pub mod gates; // silu_gate, gelu_gate, clamped_gate, sigmoid_gate, decay_gate, soft_cap, scale, add
+pub mod linear; // linear
+pub mod norms; // rms_norm, head_norm, gated_norm, l2_norm
+pub mod position_scale; // position_scale
 mod recurrent; // causal_conv, gated_delta_rule
-mod rope; // rope
-mod rows; // embed, select_outputs, pool, gather_rows, slice, concat
+pub mod rope; // rope
+pub mod rows; // embed, select_outputs, pool, gather_rows, slice, concat
 
 mod plan;
 mod state;
-mod values;
+pub mod values;
 mod weights;
 
 pub use plan::ReferencePlan;
@@ -60,6 +62,10 @@ impl Backend for ReferenceBackend {
 
     fn fusions(&self) -> &[Fusion] {
         &[]
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        None
     }
 
     fn upload(&self, source: &dyn WeightSource, uses: &[WeightUse]) -> Result<Arc<dyn Weights>, DeviceError> {

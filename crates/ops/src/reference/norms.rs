@@ -4,7 +4,7 @@ use super::gates::silu;
 use super::values::Numbers;
 
 /// `x / sqrt(mean(x^2) + epsilon) * weight`, over as many elements as the weight has.
-pub(super) fn rms_norm(x: &Numbers, weight: &[f32], epsilon: f32) -> Numbers {
+pub fn rms_norm(x: &Numbers, weight: &[f32], epsilon: f32) -> Numbers {
     let normed = x.data.chunks(weight.len()).flat_map(|head| {
         let mean = head.iter().map(|x| x * x).sum::<f32>() / head.len() as f32;
         let root = (mean + epsilon).sqrt();

@@ -6,7 +6,7 @@ use super::unsupported;
 use super::values::Made;
 use super::weights::{Weight, ours};
 use crate::sampling::passes::PlainPasses;
-use crate::sampling::{Drawer, Workspace};
+use crate::sampling::{Draw, Drawer, Workspace};
 use crate::step::{PendingStep, StepValues};
 use crate::{
     Batch, DeviceError, Interrupter, Node, NodeObserver, NodeTime, Plan, Program, SampleRows, State, StepId,
@@ -149,6 +149,10 @@ impl Plan for ReferencePlan {
 }
 
 impl StepValues for Values {
+    fn drawn(&self, _value: ValueId, _row: usize) -> Option<Draw> {
+        None
+    }
+
     fn row(&self, value: ValueId, row: usize) -> &[f32] {
         self.made(value).numbers().row(row)
     }

@@ -4,7 +4,7 @@ use super::values::Numbers;
 use crate::Row;
 
 /// `x * (1 + slope * ln(1 + floor(position / period)))`, position on the first axis.
-pub(super) fn position_scale(x: &Numbers, slope: f32, period: u32, rows: &[Row]) -> Numbers {
+pub fn position_scale(x: &Numbers, slope: f32, period: u32, rows: &[Row]) -> Numbers {
     let mut y = x.clone();
     for (row, values) in rows.iter().zip(y.data.chunks_mut(x.width)) {
         let periods = row.position[0] / period;

@@ -4,7 +4,7 @@ use super::values::Numbers;
 use crate::{Rope, Row};
 
 /// Rotates the pairs `(i, i + pairs)` of each head by `position * frequency`.
-pub(super) fn rope(x: &Numbers, rope: &Rope, rows: &[Row]) -> Numbers {
+pub fn rope(x: &Numbers, rope: &Rope, rows: &[Row]) -> Numbers {
     let table = &rope.table;
     let pairs = table.inverse_frequencies.len();
     let mut y = x.clone();

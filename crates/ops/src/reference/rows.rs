@@ -82,13 +82,13 @@ pub(super) fn gather_rows(x: &Numbers, row_map: &[u32]) -> Result<Numbers, Devic
 }
 
 /// Columns `start .. start + width` of each group.
-pub(super) fn slice(x: &Numbers, groups: usize, start: usize, width: usize) -> Numbers {
+pub fn slice(x: &Numbers, groups: usize, start: usize, width: usize) -> Numbers {
     let columns = x.data.chunks(x.width / groups).flat_map(|group| &group[start..start + width]);
     Numbers::new(groups * width, columns.copied().collect())
 }
 
 /// Columns side by side.
-pub(super) fn concat(parts: &[&Numbers]) -> Numbers {
+pub fn concat(parts: &[&Numbers]) -> Numbers {
     let rows = 0..parts[0].count();
     let data = rows.flat_map(|row| parts.iter().flat_map(move |part| part.row(row))).copied().collect();
     Numbers::new(parts.iter().map(|part| part.width).sum(), data)

@@ -11,35 +11,41 @@ pub(super) enum Made {
 
 /// `[rows, width]` numbers, row-major.
 #[derive(Clone, Debug)]
-pub(super) struct Numbers {
-    pub(super) width: usize,
-    pub(super) data: Vec<f32>,
+pub struct Numbers {
+    /// Elements of a row.
+    pub width: usize,
+    /// Row after row.
+    pub data: Vec<f32>,
 }
 
 impl Numbers {
-    pub(super) fn new(width: usize, data: Vec<f32>) -> Self {
+    /// Rows of `width` elements each.
+    pub fn new(width: usize, data: Vec<f32>) -> Self {
         Self { width, data }
     }
 
-    pub(super) fn count(&self) -> usize {
+    /// How many rows.
+    pub fn count(&self) -> usize {
         self.data.len() / self.width
     }
 
-    pub(super) fn rows(&self) -> std::slice::Chunks<'_, f32> {
+    /// Row after row.
+    pub fn rows(&self) -> std::slice::Chunks<'_, f32> {
         self.data.chunks(self.width)
     }
 
-    pub(super) fn row(&self, row: usize) -> &[f32] {
+    /// One row.
+    pub fn row(&self, row: usize) -> &[f32] {
         &self.data[row * self.width..(row + 1) * self.width]
     }
 
     /// The same number of columns, each element changed on its own.
-    pub(super) fn map(&self, change: impl Fn(f32) -> f32) -> Numbers {
+    pub fn map(&self, change: impl Fn(f32) -> f32) -> Numbers {
         Numbers::new(self.width, self.data.iter().map(|x| change(*x)).collect())
     }
 
     /// The rows of these numbers, in this order.
-    pub(super) fn pick(&self, rows: impl Iterator<Item = usize>) -> Numbers {
+    pub fn pick(&self, rows: impl Iterator<Item = usize>) -> Numbers {
         Numbers::new(self.width, rows.flat_map(|row| self.row(row)).copied().collect())
     }
 }
@@ -75,12 +81,12 @@ impl From<Numbers> for Made {
 }
 
 /// The sum of products, from left to right.
-pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
+pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 /// `exp(x) / sum(exp(x))`, by way of the largest element.
-pub(super) fn softmax(x: &[f32]) -> Vec<f32> {
+pub fn softmax(x: &[f32]) -> Vec<f32> {
     let max = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let weights: Vec<f32> = x.iter().map(|x| (x - max).exp()).collect();
     let sum: f32 = weights.iter().sum();

@@ -15,7 +15,7 @@ mod sample;
 pub use memory::{Sampled, StepMemory, Steps};
 pub use pending::{PendingStep, StepValues, map_ids};
 pub use resolve::Resolved;
-pub use sample::{accept, sample};
+pub use sample::{Scores, accept, sample};
 
 use crate::DeviceError;
 

@@ -1,6 +1,6 @@
 //! A step that was submitted and not waited for: what it answers, and the nodes that wait for the draws.
 
-use super::{Resolved, Sampled, Steps, accept, sample, unknown};
+use super::{Resolved, Sampled, Scores, Steps, accept, sample, unknown};
 use crate::sampling::{Draw, Drawer, History, logprobs};
 use crate::{
     Batch, DeviceError, Node, Op, OutputKind, OutputResult, Program, SampleRows, StepId, StepOutput, TokenId,
@@ -9,6 +9,10 @@ use crate::{
 
 /// The values of a step that are still read after its forward pass.
 pub trait StepValues {
+    /// What the device has drawn of a row of scores already, by the parameters that it was given; its scores are then
+    /// not asked for.
+    fn drawn(&self, value: ValueId, row: usize) -> Option<Draw>;
+
     /// A row of a value of numbers.
     fn row(&self, value: ValueId, row: usize) -> &[f32];
 
@@ -120,8 +124,11 @@ impl<V: StepValues> PendingStep<V> {
         }
         let rows = self.resolved.moved(&rows.rows)?;
         let (batch, values) = (&self.resolved.batch, &self.values);
-        let logits = |output| values.row(input, output);
-        sample(&logits, batch, &rows, histories, (drawer, &mut self.draws))?;
+        let scores = |output| match values.drawn(input, output) {
+            Some(draw) => Scores::Drawn(draw),
+            None => Scores::Row(values.row(input, output)),
+        };
+        sample(&scores, batch, &rows, histories, (drawer, &mut self.draws))?;
         let token = |draw: &Option<Draw>| draw.and_then(|draw| draw.token);
         for (number, result) in self.output.outputs.iter_mut().enumerate() {
             let draw = self.draws[number];

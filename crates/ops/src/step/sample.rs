@@ -4,12 +4,21 @@ use super::unknown;
 use crate::sampling::{Draw, Drawer, History, SampleRow};
 use crate::{Batch, DeviceError, Row, RowKind, SequenceRows, TokenId, TokenSource};
 
-/// Fills `draws` with a draw for each output that wants a token; `logits` gives the scores of an output.
+/// What is known of an output that wants a token.
+#[derive(Clone, Copy, Debug)]
+pub enum Scores<'a> {
+    /// Its scores, `[vocabulary]`.
+    Row(&'a [f32]),
+    /// What the device drew from them.
+    Drawn(Draw),
+}
+
+/// Fills `draws` with a draw for each output that wants a token; `scores` gives what is known of an output.
 ///
 /// A row's draw remembers the sequence's history and the drafts before it that stand; afterwards the history
 /// has what each standing row drew.
 pub fn sample<'a>(
-    logits: &dyn Fn(usize) -> &'a [f32],
+    scores: &dyn Fn(usize) -> Scores<'a>,
     batch: &Batch,
     rows: &[SampleRow],
     histories: &mut [History],
@@ -40,7 +49,10 @@ pub fn sample<'a>(
                 .want
                 .token
                 .then(|| rows.next().expect("there is a row for each output that wants a token"));
-            let found = drawn.map(|how| drawer.draw(logits(output), how, history));
+            let found = drawn.map(|how| match scores(output) {
+                Scores::Row(row) => drawer.draw(row, how, history),
+                Scores::Drawn(draw) => draw,
+            });
             let token = found.and_then(|draw| draw.token);
             if walk.stands {
                 found.into_iter().for_each(|draw| history.stands(draw));

@@ -3,27 +3,38 @@
 //! A value lives from the node that makes it to the last that reads it; what the step returns, or sampling
 //! reads, lives to its end. A buffer is free for the next value after that, the smallest that fits first.
 
-use gannet_ops::{BatchLimits, Element, Node, Program, Rows, Value, ValueId};
+use crate::{BatchLimits, Node, Program, Rows, ValueId};
 
 /// The buffer of each value, and what each buffer has room for.
-pub(super) struct MemoryPlan {
-    /// `None` for ids, which are few and lie elsewhere.
-    pub(super) buffer_of: Vec<Option<usize>>,
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// `None` for what lies elsewhere.
+    pub buffer_of: Vec<Option<usize>>,
     /// Bytes for the largest batch.
-    pub(super) bytes: Vec<usize>,
+    pub bytes: Vec<usize>,
 }
 
-impl MemoryPlan {
-    pub(super) fn new(program: &Program, limits: &BatchLimits) -> Self {
+impl Placement {
+    /// Places the values of a program; `row_bytes` says what a row of each takes, and `None` for those that lie
+    /// elsewhere.
+    pub fn new(
+        program: &Program,
+        limits: &BatchLimits,
+        row_bytes: &dyn Fn(ValueId) -> Option<usize>,
+    ) -> Self {
         let mut plan = Self { buffer_of: vec![None; program.values.len()], bytes: Vec::new() };
         let mut free = Vec::new();
+        let needed = |id: ValueId| {
+            let rows = rows_at_most(program.value(id).rows, limits);
+            row_bytes(id).map(|bytes| rows.saturating_mul(bytes))
+        };
         let last_reader = last_readers(program);
         for (_, input) in &program.inputs {
-            plan.place(*input, program.value(*input), limits, &mut free);
+            plan.place(*input, needed(*input), &mut free);
         }
         for (place, node) in program.nodes[..program.sampling_start()].iter().enumerate() {
             for output in &node.outputs {
-                plan.place(*output, program.value(*output), limits, &mut free);
+                plan.place(*output, needed(*output), &mut free);
             }
             let read: Vec<usize> =
                 dead_after(node, place, &last_reader).filter_map(|id| plan.buffer_of[id]).collect();
@@ -32,12 +43,8 @@ impl MemoryPlan {
         plan
     }
 
-    fn place(&mut self, id: ValueId, value: Value, limits: &BatchLimits, free: &mut Vec<usize>) {
-        if value.element == Element::Id {
-            return;
-        }
-        let needed =
-            rows_at_most(value.rows, limits).saturating_mul(value.width).saturating_mul(size_of::<f32>());
+    fn place(&mut self, id: ValueId, needed: Option<usize>, free: &mut Vec<usize>) {
+        let Some(needed) = needed else { return };
         let fits = |buffer: &usize| self.bytes[*buffer] >= needed;
         let smallest = free.iter().copied().filter(fits).min_by_key(|buffer| self.bytes[*buffer]);
         let largest = || free.iter().copied().max_by_key(|buffer| self.bytes[*buffer]);
@@ -68,14 +75,17 @@ fn dead_after<'a>(
 
 /// Who reads a value last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LastReader {
+pub enum LastReader {
+    /// It is made for nothing.
     Nobody,
+    /// This node before sampling.
     Node(usize),
     /// The step's end.
     Step,
 }
 
-fn last_readers(program: &Program) -> Vec<LastReader> {
+/// Who reads each value of a program last.
+pub fn last_readers(program: &Program) -> Vec<LastReader> {
     let mut last = vec![LastReader::Nobody; program.values.len()];
     for (place, node) in program.nodes.iter().enumerate() {
         let reader =
@@ -92,7 +102,7 @@ fn last_readers(program: &Program) -> Vec<LastReader> {
 
 /// Rows of the largest batch. A captured value may have more, for it is another plan's; its buffer then
 /// grows.
-fn rows_at_most(rows: Rows, limits: &BatchLimits) -> usize {
+pub fn rows_at_most(rows: Rows, limits: &BatchLimits) -> usize {
     match rows {
         Rows::Tokens | Rows::Handed => limits.rows,
         Rows::Outputs => limits.outputs,
@@ -104,7 +114,7 @@ fn rows_at_most(rows: Rows, limits: &BatchLimits) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gannet_ops::{OutputKind, ProgramBuilder, StateLayout};
+    use crate::{OutputKind, ProgramBuilder, StateLayout};
     use std::sync::Arc;
 
     #[test]
@@ -121,7 +131,8 @@ mod tests {
         builder.output(OutputKind::Hidden, hidden);
         let program = builder.finish();
         let limits = BatchLimits { rows: 4, sequences: 1, outputs: 4, context: 64 };
-        let plan = MemoryPlan::new(&program, &limits);
+        let row_bytes = |id: ValueId| Some(program.value(id).width * size_of::<f32>());
+        let plan = Placement::new(&program, &limits, &row_bytes);
         let buffer = |value: ValueId| plan.buffer_of[value.0 as usize].expect("numbers have a buffer");
         for pair in values.windows(2) {
             assert_ne!(buffer(pair[0]), buffer(pair[1]), "a node doesn't write what it reads");
