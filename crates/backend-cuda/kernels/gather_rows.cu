@@ -1,0 +1,10 @@
+// y[row] = x[row_map[row]]; also `select_outputs`, with the rows that results are asked of.
+//
+// x X [n][width], y X [rows][width], row_map u32 [rows]. Grid: rows; block 256. Bound: bytes.
+#include "formats.cuh"
+
+extern "C" __global__ void gather_rows(X* y, const X* x, const u32* row_map, u32 rows, u32 width) {
+    wait_for_earlier_kernels();
+    u64 to = u64(blockIdx.x) * width, from = u64(row_map[blockIdx.x]) * width;
+    for (u32 column = threadIdx.x; column < width; column += blockDim.x) y[to + column] = x[from + column];
+}

@@ -1,0 +1,19 @@
+// y = x / sqrt(mean(x^2) + epsilon) * weight, over each head of a row; one weight for all heads.
+//
+// x, y f32 [rows][heads * dim], weight f32 [dim]. A warp takes a head: lane l sums the squares of l, l + 32, ...; then
+// by halves. Grid: ceil(rows * heads / 8); block 256. Bound: bytes.
+#include "math.cuh"
+
+extern "C" __global__ void head_norm(float* y, const float* x, const float* weight, u32 rows, u32 heads, u32 dim,
+                                     float epsilon) {
+    wait_for_earlier_kernels();
+    u64 head = u64(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
+    if (head >= u64(rows) * heads) return;
+    u32 lane = threadIdx.x % 32;
+    x += head * dim;
+    y += head * dim;
+    float sum = 0.0f;
+    for (u32 i = lane; i < dim; i += 32) sum = fmaf(x[i], x[i], sum);
+    float factor = 1.0f / sqrtf(fold_warp(sum) / float(dim) + epsilon);
+    for (u32 i = lane; i < dim; i += 32) y[i] = x[i] * factor * weight[i];
+}

@@ -1,0 +1,13 @@
+// y = columns start .. start + width of each group of columns of x.
+//
+// x f32 [rows][groups * group_width], y Y [rows][groups * width]. Grid: rows; block 256. Bound: bytes.
+#include "formats.cuh"
+
+extern "C" __global__ void slice(Y* y, const float* x, u32 rows, u32 groups, u32 group_width, u32 start, u32 width) {
+    wait_for_earlier_kernels();
+    u64 row = blockIdx.x;
+    for (u32 i = threadIdx.x; i < groups * width; i += blockDim.x) {
+        u32 from = i / width * group_width + start + i % width;
+        write(y[row * groups * width + i], x[row * groups * group_width + from]);
+    }
+}
