@@ -6,13 +6,19 @@
 use crate::sequence::Sequence;
 use gannet_formats::Checkpoint;
 use gannet_model::{ProgramOptions, recognise};
-use gannet_ops::{Backend, KvFormat, Rollback, TokenId};
+use gannet_ops::{Backend, BatchLimits, KvFormat, Program, Rollback, TokenId, WeightSource, fuse};
 use safetensors::SafeTensors;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// How far a logit may be from the reference's, as a part of the position's largest.
 pub const LOGIT_TOLERANCE: f32 = 1e-4;
+
+/// The mean divergence of distributions that half precision may cause, in nats.
+pub const DIVERGENCE_TOLERANCE: f64 = 1e-3;
+
+/// The least cosine of the logits of a position with the reference's that half precision may cause.
+pub const COSINE_LEAST: f64 = 0.999;
 
 /// One checkpoint with one prompt and its results.
 pub struct Golden {
@@ -50,14 +56,20 @@ fn read_all(is_wanted: impl Fn(&Value) -> bool) -> Vec<Golden> {
     index.iter().filter(|entry| is_wanted(entry)).map(|entry| read(&folder, entry)).collect()
 }
 
-/// Where the goldens are.
+/// Where the goldens are: in the repository, or where a variable says, for tests that run on another machine.
 pub fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../goldens")
+    let carried = std::env::var_os("GANNET_GOLDENS").map(PathBuf::from);
+    carried.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../goldens"))
 }
 
 /// The logits of every position, from one step over the whole prompt, are the reference's within tolerance.
 pub fn check_logits(backend: &dyn Backend) {
-    check_each(&all(), |golden| {
+    check_logits_of(backend, &all());
+}
+
+/// As [`check_logits`], of some goldens.
+pub fn check_logits_of(backend: &dyn Backend, goldens: &[Golden]) {
+    check_each(goldens, |golden| {
         let mut sequence = open(backend, golden, golden.ids.len());
         if let Some(expected) = &golden.pooled {
             return check_close("the pooled vector", &sequence.pooled(&golden.ids), expected);
@@ -75,6 +87,49 @@ pub fn check_long_logits(backend: &dyn Backend) {
         before.chunks(STEP).for_each(|ids| drop(sequence.last_logits(ids, 1)));
         check_positions(golden, &sequence.logits(last))
     });
+}
+
+/// The distributions of every position are the reference's as closely as half precision allows: a mean divergence of at
+/// most [`DIVERGENCE_TOLERANCE`], and logits of nearly the same direction.
+pub fn check_distributions_of(backend: &dyn Backend, goldens: &[Golden]) {
+    check_each(goldens, |golden| {
+        let found = open(backend, golden, golden.ids.len()).last_logits(&golden.ids, golden.logits.len());
+        let pairs = || found.iter().zip(&golden.logits);
+        let mean =
+            pairs().map(|(found, expected)| divergence(found, expected)).sum::<f64>() / found.len() as f64;
+        if !mean.is_finite() || mean > DIVERGENCE_TOLERANCE {
+            return Err(format!("the mean divergence is {mean:.2e}"));
+        }
+        let least = pairs().map(|(found, expected)| cosine(found, expected)).fold(1.0, f64::min);
+        if least >= COSINE_LEAST { Ok(()) } else { Err(format!("a position's cosine is {least:.5}")) }
+    });
+}
+
+/// Why a backend doesn't take a golden's model; `None` where it does.
+pub fn refusal(backend: &dyn Backend, golden: &Golden) -> Option<String> {
+    with_program(golden, |program, weights| {
+        let program = fuse(program, backend.fusions());
+        let limits = BatchLimits { rows: 1, sequences: 1, outputs: 1, context: golden.ids.len() };
+        let uploaded = backend.upload(weights, &program.weights);
+        let compiled = uploaded.and_then(|uploaded| backend.compile(&program, &uploaded, &limits));
+        compiled.err().map(|error| error.to_string())
+    })
+}
+
+/// The divergence of the expected distribution from the one found, in nats.
+fn divergence(found: &[f32], expected: &[f32]) -> f64 {
+    let log_probabilities = |logits: &[f32]| -> Vec<f64> {
+        let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let sum: f64 = logits.iter().map(|x| f64::from(x - max).exp()).sum();
+        logits.iter().map(|x| f64::from(x - max) - sum.ln()).collect()
+    };
+    let (found, expected) = (log_probabilities(found), log_probabilities(expected));
+    expected.iter().zip(&found).map(|(expected, found)| expected.exp() * (expected - found)).sum()
+}
+
+fn cosine(found: &[f32], expected: &[f32]) -> f64 {
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    dot(found, expected) / (dot(found, found) * dot(expected, expected)).sqrt()
 }
 
 fn check_positions(golden: &Golden, found: &[Vec<f32>]) -> Result<(), String> {
@@ -96,7 +151,12 @@ fn check_close(what: &str, found: &[f32], expected: &[f32]) -> Result<(), String
 
 /// The greedy continuation is the reference's, token for token.
 pub fn check_greedy(backend: &dyn Backend) {
-    check_each(&all(), |golden| {
+    check_greedy_of(backend, &all());
+}
+
+/// As [`check_greedy`], of some goldens.
+pub fn check_greedy_of(backend: &dyn Backend, goldens: &[Golden]) {
+    check_each(goldens, |golden| {
         let Some(expected) = &golden.greedy else { return Ok(()) };
         let mut sequence = open(backend, golden, golden.ids.len() + expected.len());
         let mut fed = golden.ids.clone();
@@ -113,7 +173,12 @@ pub fn check_greedy(backend: &dyn Backend) {
 
 /// The logits of every position are the same bits for a prompt in one step, in chunks, and token by token.
 pub fn check_chunked_equals_whole(backend: &dyn Backend) {
-    check_each(&all(), |golden| {
+    check_chunked_equals_whole_of(backend, &all());
+}
+
+/// As [`check_chunked_equals_whole`], of some goldens.
+pub fn check_chunked_equals_whole_of(backend: &dyn Backend, goldens: &[Golden]) {
+    check_each(goldens, |golden| {
         if golden.pooled.is_some() {
             return Ok(());
         }
@@ -175,6 +240,11 @@ fn check_each(goldens: &[Golden], mut check: impl FnMut(&Golden) -> Result<(), S
 
 /// A new sequence over the golden's model, with ropes for its prompt and state without loss.
 fn open(backend: &dyn Backend, golden: &Golden, context: usize) -> Sequence {
+    with_program(golden, |program, weights| Sequence::new(backend, program, weights, context))
+}
+
+/// Calls `use_it` with the program and the weights of a golden's model.
+fn with_program<R>(golden: &Golden, use_it: impl FnOnce(&Program, &dyn WeightSource) -> R) -> R {
     let named = |error: &dyn std::fmt::Display| -> ! { panic!("{}: {error}", golden.name) };
     let checkpoint = Checkpoint::open(&golden.model).unwrap_or_else(|error| named(&error));
     let model = recognise(&checkpoint).unwrap_or_else(|error| named(&error));
@@ -185,7 +255,7 @@ fn open(backend: &dyn Backend, golden: &Golden, context: usize) -> Sequence {
     };
     let program = model.program(&options).unwrap_or_else(|error| named(&error));
     let weights = model.weights(&checkpoint).unwrap_or_else(|error| named(&error));
-    Sequence::new(backend, &program, &weights, context)
+    use_it(&program, &weights)
 }
 
 /// The largest difference as a part of the largest expected magnitude; NaN where anything is NaN.

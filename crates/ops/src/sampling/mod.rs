@@ -143,7 +143,8 @@ pub struct Xtc {
 impl SampleRow {
     /// Whether the token is the likeliest of all by the model's own scores, whatever was before.
     pub fn is_plain(&self) -> bool {
-        let Sampling { logit_bias, banned, only, dry, temperature, dynamic_temperature, .. } = &*self.sampling;
+        let Sampling { logit_bias, banned, only, dry, temperature, dynamic_temperature, .. } =
+            &*self.sampling;
         let changes_nothing = logit_bias.is_empty() && banned.is_empty() && only.is_empty() && dry.is_none();
         let is_greedy = *temperature == 0.0 && dynamic_temperature.is_none();
         let all_may = self.allowed.is_none() && self.banned.is_none();

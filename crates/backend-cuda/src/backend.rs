@@ -1,0 +1,137 @@
+//! `Backend` for one card: the driver, the kernels that are loaded, and the numbers of steps, shared by all plans.
+
+use crate::driver::simulated::Simulated;
+use crate::driver::{Card, Driver, Kernel, Properties};
+use crate::error::{CudaError, NAME};
+use crate::jit::{Jit, Variant, is_known};
+use crate::libraries::Places;
+use crate::options::{CudaOptions, KernelFolders};
+use crate::plan::CudaPlan;
+use crate::state::CudaState;
+use crate::weights::CudaWeights;
+use gannet_ops::{
+    Backend, BatchLimits, Budget, DeviceError, Fusion, Plan, Program, State, StateLayout, StepId,
+    WeightSource, WeightUse, Weights,
+};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes of a simulated device.
+const SIMULATED_BYTES: u64 = 4 << 30;
+
+/// A card, or a simulated one; one a process and device.
+pub struct CudaBackend {
+    device: Arc<Device>,
+}
+
+/// What plans, states and weights share.
+pub(crate) struct Device {
+    pub(crate) driver: Arc<dyn Driver>,
+    jit: Jit,
+    kernels: Mutex<HashMap<Need, Kernel>>,
+    steps: AtomicU64,
+    /// Every matrix is made float32.
+    pub(crate) single_precision: bool,
+}
+
+/// An entry of a variant.
+pub(crate) type Need = (Variant, &'static str);
+
+impl CudaBackend {
+    /// Opens the driver and a card, and looks for the compiler.
+    ///
+    /// # Errors
+    /// What is missing, and where it was looked for. A missing compiler is none until code is needed that nobody kept.
+    pub fn open(options: &CudaOptions) -> Result<Self, CudaError> {
+        let places = Places::here();
+        let driver = Arc::new(Card::open(options, &places)?);
+        Ok(Self::over(driver, Jit::new(&options.kernels, &places), options.single_precision))
+    }
+
+    /// A device in the machine's memory whose kernels are the reference's loops, for tests of everything but kernels.
+    pub fn simulated(options: &CudaOptions) -> Self {
+        let jit = Jit::new(&KernelFolders::default(), &Places::default());
+        Self::over(Arc::new(Simulated::new(SIMULATED_BYTES)), jit, options.single_precision)
+    }
+
+    fn over(driver: Arc<dyn Driver>, jit: Jit, single_precision: bool) -> Self {
+        let (kernels, steps) = (Mutex::default(), AtomicU64::new(0));
+        let device = Device { driver, jit, kernels, steps, single_precision };
+        Self { device: Arc::new(device) }
+    }
+
+    /// What the card is.
+    pub fn properties(&self) -> &Properties {
+        self.device.driver.properties()
+    }
+
+    /// The compiler's version and place, or why there is none.
+    ///
+    /// # Errors
+    /// Why there is none, and where it was looked for.
+    pub fn compiler(&self) -> Result<(String, String), String> {
+        self.device.jit.compiler()
+    }
+}
+
+impl Device {
+    /// These kernels, ready to run, in order.
+    pub(crate) fn kernels(&self, needs: &[Need]) -> Result<Vec<Kernel>, CudaError> {
+        let mut loaded = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        let missing: BTreeSet<&Need> = needs.iter().filter(|need| !loaded.contains_key(*need)).collect();
+        let missing: Vec<&Need> = missing.into_iter().collect();
+        let variants: Vec<Variant> = missing.iter().map(|(variant, _)| *variant).collect();
+        debug_assert!(variants.iter().all(is_known), "what a plan needs is compiled before a release");
+        let codes = match self.driver.properties().architecture {
+            Some(architecture) => self.jit.code(architecture, &variants)?,
+            None => vec![Vec::new(); variants.len()],
+        };
+        for (need, code) in missing.into_iter().zip(codes) {
+            loaded.insert(*need, self.driver.load(&need.0, need.1, &code)?);
+        }
+        Ok(needs.iter().map(|need| loaded[need].clone()).collect())
+    }
+
+    /// The number of a new step.
+    pub(crate) fn next_step(&self) -> StepId {
+        StepId(self.steps.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Backend for CudaBackend {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn numerics(&self) -> String {
+        let precision = if self.device.single_precision { "f32" } else { "stored" };
+        format!("{}-{precision}", self.properties().architecture())
+    }
+
+    fn fusions(&self) -> &[Fusion] {
+        &[Fusion::AddRmsNorm]
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        // A driver that fails here fails again where it can be said.
+        Some(self.device.driver.free_bytes().unwrap_or(0))
+    }
+
+    fn upload(&self, source: &dyn WeightSource, uses: &[WeightUse]) -> Result<Arc<dyn Weights>, DeviceError> {
+        Ok(Arc::new(CudaWeights::upload(&self.device, source, uses)?))
+    }
+
+    fn allocate(&self, layout: &StateLayout, budget: &Budget) -> Result<Box<dyn State>, DeviceError> {
+        Ok(Box::new(CudaState::new(&self.device, layout, budget)?))
+    }
+
+    fn compile(
+        &self,
+        program: &Program,
+        weights: &Arc<dyn Weights>,
+        limits: &BatchLimits,
+    ) -> Result<Box<dyn Plan>, DeviceError> {
+        Ok(Box::new(CudaPlan::new(&self.device, program, weights.as_ref(), limits)?))
+    }
+}

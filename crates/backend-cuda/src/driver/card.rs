@@ -1,0 +1,269 @@
+//! A card through NVIDIA's driver: the primary context, one stream, memory and kernels.
+
+use super::api::{self, Cuda, Handle, LaunchAttribute, LaunchConfig};
+use super::staging::Staging;
+use super::{Address, Architecture, Argument, Driver, Kernel, Launch, Mark, Properties};
+use crate::error::CudaError;
+use crate::jit::Variant;
+use crate::libraries::Places;
+use crate::options::CudaOptions;
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Dynamic shared memory that a kernel may have without being asked.
+const SHARED_BYTES_UNASKED: u32 = 48 << 10;
+/// Bytes of a device's name.
+const NAME_BYTES: usize = 256;
+/// A stream that waits for no other, as flags.
+const NON_BLOCKING: u32 = 1;
+
+/// A card.
+pub(crate) struct Card {
+    cuda: Arc<Cuda>,
+    device: c_int,
+    context: Handle,
+    stream: Handle,
+    properties: Properties,
+    serial_launches: bool,
+    staging: Mutex<Staging>,
+    modules: Mutex<Vec<Handle>>,
+}
+
+impl Card {
+    /// Opens the driver and a card.
+    ///
+    /// # Errors
+    /// No driver, an old one, no card of this number, or one that is too old.
+    pub(crate) fn open(options: &CudaOptions, places: &Places) -> Result<Self, CudaError> {
+        let cuda = Arc::new(Cuda::open(places)?);
+        // SAFETY: the first call of the driver, with the flags that it defines.
+        cuda.check("cuInit", unsafe { (cuda.init)(0) })
+            .map_err(|error| CudaError::NoDevice(format!(" ({}: {error})", cuda.path)))?;
+        let device = device(&cuda, options.device)?;
+        let properties = properties(&cuda, device)?;
+        let (mut context, mut stream) = (0, 0);
+        // SAFETY: the device exists; the driver sets the handles that it makes.
+        unsafe {
+            cuda.check("cuDevicePrimaryCtxRetain", (cuda.retain_context)(&mut context, device))?;
+            cuda.check("cuCtxSetCurrent", (cuda.set_context)(context))?;
+            cuda.check("cuStreamCreate", (cuda.create_stream)(&mut stream, NON_BLOCKING))?;
+        }
+        let staging = Mutex::new(Staging::new(&cuda)?);
+        let (serial_launches, modules) = (options.serial_launches, Mutex::default());
+        Ok(Self { cuda, device, context, stream, properties, serial_launches, staging, modules })
+    }
+
+    /// Makes the context that of the calling thread.
+    fn enter(&self) -> Result<&Cuda, CudaError> {
+        // SAFETY: the context lives as long as `self`.
+        self.cuda.check("cuCtxSetCurrent", unsafe { (self.cuda.set_context)(self.context) })?;
+        Ok(&self.cuda)
+    }
+
+    fn staging(&self) -> std::sync::MutexGuard<'_, Staging> {
+        self.staging.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Driver for Card {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn free_bytes(&self) -> Result<u64, CudaError> {
+        let (cuda, mut free, mut total) = (self.enter()?, 0, 0);
+        // SAFETY: the context is current; the driver sets both numbers.
+        cuda.check("cuMemGetInfo", unsafe { (cuda.memory_info)(&mut free, &mut total) })?;
+        Ok(free as u64)
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Address, CudaError> {
+        let (cuda, mut address) = (self.enter()?, 0);
+        // SAFETY: the context is current; the driver sets the address.
+        let result = unsafe { (cuda.allocate)(&mut address, bytes) };
+        if result == api::OUT_OF_MEMORY {
+            return Err(CudaError::OutOfMemory { needed: bytes as u64, free: self.free_bytes()? });
+        }
+        cuda.check("cuMemAlloc", result)?;
+        Ok(Address(address))
+    }
+
+    fn free(&self, address: Address) {
+        // A driver that fails here has failed before, and will again where it can be said.
+        let Ok(cuda) = self.enter() else { return };
+        // SAFETY: the address was given by `allocate` and is given back once, by the buffer that owns it, when no
+        // launched work names it any more.
+        unsafe {
+            (cuda.synchronize)(self.stream);
+            (cuda.free)(address.0);
+        }
+    }
+
+    fn load(&self, variant: &Variant, entry: &'static str, code: &[u8]) -> Result<Kernel, CudaError> {
+        let (cuda, mut module, mut function) = (self.enter()?, 0, 0);
+        let name = CString::new(entry).expect("entries are words");
+        // SAFETY: the code is a whole cubin, as its checksum said or the compiler made it, and is read before the call
+        // returns; the module is kept until `self` is dropped.
+        unsafe {
+            cuda.check("cuModuleLoadData", (cuda.load_module)(&mut module, code.as_ptr().cast()))?;
+            self.modules.lock().unwrap_or_else(PoisonError::into_inner).push(module);
+            let result = (cuda.function)(&mut function, module, name.as_ptr());
+            cuda.check("cuModuleGetFunction", result)?;
+        }
+        Ok(Kernel { entry, variant: *variant, handle: function })
+    }
+
+    fn launch(&self, launch: &Launch<'_>) -> Result<(), CudaError> {
+        let cuda = self.enter()?;
+        let function = launch.kernel.handle;
+        if launch.shared_bytes > SHARED_BYTES_UNASKED {
+            let bytes = launch.shared_bytes as c_int;
+            // SAFETY: the function lives as long as `self`.
+            let result = unsafe { (cuda.set_function_attribute)(function, api::DYNAMIC_SHARED_BYTES, bytes) };
+            cuda.check("cuFuncSetAttribute", result)?;
+        }
+        let pointers: Vec<*const c_void> = launch.arguments.iter().map(pointer_to).collect();
+        let mut value = [0; 16];
+        value[0] = u32::from(!self.serial_launches);
+        let attribute = LaunchAttribute { id: api::PROGRAMMATIC_SERIALIZATION, padding: 0, value };
+        let [x, y] = launch.grid;
+        let config = LaunchConfig {
+            grid: [x, y, 1],
+            block: [launch.block, 1, 1],
+            shared_bytes: launch.shared_bytes,
+            stream: self.stream,
+            attributes: &attribute,
+            attribute_count: 1,
+        };
+        // SAFETY: the arguments are those of the kernel's signature in number, order and size, as the plan that made
+        // them knows the kernel; addresses among them lie in buffers that live until the stream has passed the launch,
+        // and are as large as the sizes beside them say; all is read before the call returns.
+        let result = unsafe { (cuda.launch)(&config, function, pointers.as_ptr(), std::ptr::null()) };
+        cuda.check("cuLaunchKernelEx", result)
+    }
+
+    fn upload(&self, to: Address, bytes: &[u8]) -> Result<(), CudaError> {
+        self.enter()?;
+        self.staging().upload(self.stream, to.0, bytes)
+    }
+
+    fn download(&self, to: &mut [u8], from: Address) -> Result<(), CudaError> {
+        self.enter()?;
+        self.staging().download(self.stream, to, from.0)
+    }
+
+    fn copy(&self, to: Address, from: Address, bytes: usize) -> Result<(), CudaError> {
+        let cuda = self.enter()?;
+        // SAFETY: both lie in buffers that live until the stream has passed the copy.
+        let result = unsafe { (cuda.copy_within)(to.0, from.0, bytes, self.stream) };
+        cuda.check("cuMemcpyDtoDAsync", result)
+    }
+
+    fn synchronize(&self) -> Result<(), CudaError> {
+        let cuda = self.enter()?;
+        // SAFETY: the stream lives.
+        cuda.check("cuStreamSynchronize", unsafe { (cuda.synchronize)(self.stream) })
+    }
+
+    fn mark(&self) -> Result<Mark, CudaError> {
+        let (cuda, mut event) = (self.enter()?, 0);
+        // SAFETY: the driver sets the handle that it makes; the stream lives.
+        unsafe {
+            cuda.check("cuEventCreate", (cuda.create_event)(&mut event, 0))?;
+            cuda.check("cuEventRecord", (cuda.record_event)(event, self.stream))?;
+        }
+        Ok(Mark(event as u64))
+    }
+
+    fn times(&self, marks: Vec<Mark>) -> Result<Vec<Duration>, CudaError> {
+        self.synchronize()?;
+        let events: Vec<Handle> = marks.into_iter().map(|Mark(event)| event as Handle).collect();
+        let since_first = |event: &Handle| {
+            let mut milliseconds = 0.0;
+            // SAFETY: both events were recorded and have come.
+            let result = unsafe { (self.cuda.elapsed)(&mut milliseconds, events[0], *event) };
+            self.cuda.check("cuEventElapsedTime", result)?;
+            Ok(Duration::from_secs_f32(milliseconds.max(0.0) / 1e3))
+        };
+        let times = events.iter().map(since_first).collect();
+        for event in &events {
+            // SAFETY: each event ends once, as its mark was taken.
+            unsafe { (self.cuda.destroy_event)(*event) };
+        }
+        times
+    }
+}
+
+impl Drop for Card {
+    fn drop(&mut self) {
+        if self.synchronize().is_err() {
+            return; // The context is lost, and everything in it.
+        }
+        self.staging().free();
+        let modules = std::mem::take(&mut *self.modules.lock().unwrap_or_else(PoisonError::into_inner));
+        // SAFETY: the stream is idle and nothing else uses what is given back.
+        unsafe {
+            modules.into_iter().for_each(|module| {
+                (self.cuda.unload_module)(module);
+            });
+            (self.cuda.destroy_stream)(self.stream);
+            (self.cuda.release_context)(self.device);
+        }
+    }
+}
+
+/// Where an argument's bytes lie.
+fn pointer_to(argument: &Argument) -> *const c_void {
+    match argument {
+        Argument::Address(Address(number)) | Argument::U64(number) => std::ptr::from_ref(number).cast(),
+        Argument::U32(number) => std::ptr::from_ref(number).cast(),
+        Argument::F32(number) => std::ptr::from_ref(number).cast(),
+    }
+}
+
+/// The device of this number.
+fn device(cuda: &Cuda, asked: u32) -> Result<c_int, CudaError> {
+    let (mut count, mut device) = (0, 0);
+    // SAFETY: the driver was initialised and sets the number.
+    cuda.check("cuDeviceGetCount", unsafe { (cuda.device_count)(&mut count) })?;
+    if count == 0 {
+        return Err(CudaError::NoDevice(String::new()));
+    }
+    let number = c_int::try_from(asked).ok().filter(|number| *number < count);
+    let number = number.ok_or(CudaError::UnknownDevice { asked, found: count.unsigned_abs() })?;
+    // SAFETY: as above.
+    cuda.check("cuDeviceGet", unsafe { (cuda.device)(&mut device, number) })?;
+    Ok(device)
+}
+
+fn properties(cuda: &Cuda, device: c_int) -> Result<Properties, CudaError> {
+    let attribute = |which: c_int| {
+        let mut value = 0;
+        // SAFETY: the device exists; the driver sets the number.
+        cuda.check("cuDeviceGetAttribute", unsafe { (cuda.device_attribute)(&mut value, which, device) })?;
+        Ok(value.unsigned_abs())
+    };
+    let (mut name, mut memory_bytes, mut driver_version) = ([0 as c_char; NAME_BYTES], 0, 0);
+    // SAFETY: the driver writes at most so many bytes of the name, and sets the numbers.
+    unsafe {
+        let result = (cuda.device_name)(name.as_mut_ptr(), NAME_BYTES as c_int, device);
+        cuda.check("cuDeviceGetName", result)?;
+        cuda.check("cuDeviceTotalMem", (cuda.device_memory)(&mut memory_bytes, device))?;
+        cuda.check("cuDriverGetVersion", (cuda.driver_version)(&mut driver_version))?;
+    }
+    let name: Vec<u8> = name.iter().take_while(|byte| **byte != 0).map(|byte| *byte as u8).collect();
+    let name = String::from_utf8_lossy(&name).into_owned();
+    let (major, minor) = (attribute(api::MAJOR)?, attribute(api::MINOR)?);
+    let architecture = Architecture::new(major, minor);
+    if !architecture.is_known() {
+        return Err(CudaError::OldDevice { name, major, minor, needed: "8.0" });
+    }
+    Ok(Properties {
+        name,
+        architecture: Some(architecture),
+        memory_bytes: memory_bytes as u64,
+        processors: attribute(api::PROCESSORS)?,
+        driver_version: driver_version.unsigned_abs(),
+    })
+}

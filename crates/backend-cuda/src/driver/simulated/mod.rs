@@ -1,0 +1,92 @@
+//! A device in the machine's memory: addresses that are reused as soon as they are freed, and kernels that are the
+//! reference loops of their operations.
+//!
+//! A launch that names memory which is not there, or reaches beyond a buffer, is an error where a card would compute
+//! with what lies there; fresh memory holds numbers that are none. So what a plan does with buffers, pages and steps is
+//! tested without a card, and what its kernels compute is not.
+
+mod kernels;
+mod memory;
+
+use super::{Address, Driver, Kernel, Launch, Mark, Properties};
+use crate::error::CudaError;
+use crate::jit::Variant;
+use memory::Memory;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A device for tests.
+pub(crate) struct Simulated {
+    properties: Properties,
+    memory: Mutex<Memory>,
+    started: Instant,
+}
+
+impl Simulated {
+    /// A device with so many bytes of memory.
+    pub(crate) fn new(memory_bytes: u64) -> Self {
+        let name = "a simulated device".to_owned();
+        let properties =
+            Properties { name, architecture: None, memory_bytes, processors: 1, driver_version: 0 };
+        Self { properties, memory: Mutex::new(Memory::new(memory_bytes)), started: Instant::now() }
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Driver for Simulated {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn free_bytes(&self) -> Result<u64, CudaError> {
+        Ok(self.memory().free_bytes())
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Address, CudaError> {
+        self.memory().allocate(bytes)
+    }
+
+    fn free(&self, address: Address) {
+        self.memory().free(address);
+    }
+
+    fn load(&self, variant: &Variant, entry: &'static str, _code: &[u8]) -> Result<Kernel, CudaError> {
+        kernels::check(variant, entry)?;
+        Ok(Kernel { entry, variant: *variant, handle: 0 })
+    }
+
+    fn launch(&self, launch: &Launch<'_>) -> Result<(), CudaError> {
+        kernels::run(&mut self.memory(), launch)
+    }
+
+    fn upload(&self, to: Address, bytes: &[u8]) -> Result<(), CudaError> {
+        self.memory().write("upload", to, bytes)
+    }
+
+    fn download(&self, to: &mut [u8], from: Address) -> Result<(), CudaError> {
+        to.copy_from_slice(self.memory().read("download", from, to.len())?);
+        Ok(())
+    }
+
+    fn copy(&self, to: Address, from: Address, bytes: usize) -> Result<(), CudaError> {
+        let mut memory = self.memory();
+        let copied = memory.read("copy", from, bytes)?.to_vec();
+        memory.write("copy", to, &copied)
+    }
+
+    fn synchronize(&self) -> Result<(), CudaError> {
+        Ok(())
+    }
+
+    fn mark(&self) -> Result<Mark, CudaError> {
+        Ok(Mark(self.started.elapsed().as_nanos() as u64))
+    }
+
+    fn times(&self, marks: Vec<Mark>) -> Result<Vec<Duration>, CudaError> {
+        let first = marks.first().map_or(0, |mark| mark.0);
+        Ok(marks.iter().map(|mark| Duration::from_nanos(mark.0 - first)).collect())
+    }
+}

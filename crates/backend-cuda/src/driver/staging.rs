@@ -1,0 +1,123 @@
+//! Pinned memory of the machine through which bytes go to a card and come back.
+//!
+//! Bytes on their way to the card are copied into one of a few slots by several threads, and the card fetches them while
+//! the next slot is filled. A slot is filled again when the card has fetched what was in it.
+
+use super::api::{Cuda, Handle};
+use crate::error::CudaError;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// Bytes of a slot.
+const SLOT_BYTES: usize = 16 << 20;
+/// Slots on the way to the card.
+const SLOTS: usize = 3;
+/// Bytes from which several threads copy.
+const PART_BYTES: usize = 2 << 20;
+
+/// The slots.
+pub(super) struct Staging {
+    cuda: Arc<Cuda>,
+    outward: Vec<Slot>,
+    next: usize,
+    inward: Slot,
+}
+
+/// One piece of pinned memory, and the moment when the card is done with it.
+struct Slot {
+    memory: *mut u8,
+    event: Handle,
+}
+
+// SAFETY: the memory belongs to the slot alone, and the driver's handles may be used from any thread.
+unsafe impl Send for Slot {}
+
+impl Staging {
+    /// The card's context is current.
+    pub(super) fn new(cuda: &Arc<Cuda>) -> Result<Self, CudaError> {
+        let slot = |_| Slot::new(cuda);
+        let outward = (0..SLOTS).map(slot).collect::<Result<_, _>>()?;
+        Ok(Self { cuda: Arc::clone(cuda), outward, next: 0, inward: Slot::new(cuda)? })
+    }
+
+    /// Copies bytes to the card, in the order of the stream. They may change when this returns.
+    pub(super) fn upload(&mut self, stream: Handle, to: u64, bytes: &[u8]) -> Result<(), CudaError> {
+        let cuda = Arc::clone(&self.cuda);
+        for (place, part) in bytes.chunks(SLOT_BYTES).enumerate() {
+            let slot = &mut self.outward[self.next];
+            self.next = (self.next + 1) % SLOTS;
+            // SAFETY: the event is the slot's own and was recorded or never used, of which both may be waited for.
+            cuda.check("cuEventSynchronize", unsafe { (cuda.wait_event)(slot.event) })?;
+            copy(slot.filled(part.len()), part);
+            let to = to + (place * SLOT_BYTES) as u64;
+            // SAFETY: the slot's memory lives as long as `self`, is pinned, and isn't written before the event has come.
+            let result = unsafe { (cuda.copy_in)(to, slot.memory.cast(), part.len(), stream) };
+            cuda.check("cuMemcpyHtoDAsync", result)?;
+            // SAFETY: the event and the stream live.
+            cuda.check("cuEventRecord", unsafe { (cuda.record_event)(slot.event, stream) })?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the stream, and copies bytes from the card.
+    pub(super) fn download(&mut self, stream: Handle, to: &mut [u8], from: u64) -> Result<(), CudaError> {
+        let cuda = Arc::clone(&self.cuda);
+        for (place, part) in to.chunks_mut(SLOT_BYTES).enumerate() {
+            let from = from + (place * SLOT_BYTES) as u64;
+            // SAFETY: the slot's memory lives as long as `self`, and the stream is waited for before it is read.
+            let result =
+                unsafe { (cuda.copy_out)(self.inward.memory.cast::<c_void>(), from, part.len(), stream) };
+            cuda.check("cuMemcpyDtoHAsync", result)?;
+            // SAFETY: the stream lives.
+            cuda.check("cuStreamSynchronize", unsafe { (cuda.synchronize)(stream) })?;
+            copy(part, self.inward.filled(part.len()));
+        }
+        Ok(())
+    }
+
+    /// Gives the memory back; the card's context is current and its stream idle.
+    pub(super) fn free(&mut self) {
+        for slot in self.outward.iter().chain([&self.inward]) {
+            // SAFETY: both were made by the driver, and nothing uses them any more.
+            unsafe {
+                (self.cuda.free_pinned)(slot.memory.cast());
+                (self.cuda.destroy_event)(slot.event);
+            }
+        }
+        self.outward.clear();
+    }
+}
+
+impl Slot {
+    fn new(cuda: &Cuda) -> Result<Self, CudaError> {
+        let (mut memory, mut event) = (std::ptr::null_mut::<c_void>(), 0);
+        // SAFETY: the driver sets both to what it makes.
+        unsafe {
+            cuda.check("cuMemHostAlloc", (cuda.allocate_pinned)(&mut memory, SLOT_BYTES, 0))?;
+            // Zeroed once, so that all of it can be read at any time.
+            memory.cast::<u8>().write_bytes(0, SLOT_BYTES);
+            cuda.check("cuEventCreate", (cuda.create_event)(&mut event, 0))?;
+        }
+        Ok(Self { memory: memory.cast(), event })
+    }
+
+    /// The first bytes.
+    fn filled(&mut self, bytes: usize) -> &mut [u8] {
+        assert!(bytes <= SLOT_BYTES, "a part is at most a slot");
+        // SAFETY: the slot has so many bytes, written once at least, and nobody else has it while it is borrowed.
+        unsafe { std::slice::from_raw_parts_mut(self.memory, bytes) }
+    }
+}
+
+/// Copies by several threads where that pays.
+fn copy(to: &mut [u8], from: &[u8]) {
+    if from.len() <= PART_BYTES {
+        to.copy_from_slice(from);
+        return;
+    }
+    std::thread::scope(|scope| {
+        for (to, from) in to.chunks_mut(PART_BYTES).zip(from.chunks(PART_BYTES)) {
+            scope.spawn(|| to.copy_from_slice(from));
+        }
+    });
+}

@@ -1,0 +1,118 @@
+//! What of a step outlives its forward pass: scores and hidden states on the device, and copies of those that the host
+//! asks for.
+
+use crate::driver::{Address, DeviceBuffer, Driver};
+use crate::error::CudaError;
+use crate::number::Number;
+use gannet_ops::TokenId;
+use gannet_ops::ValueId;
+use gannet_ops::sampling::Draw;
+use gannet_ops::step::StepValues;
+use std::sync::Arc;
+
+/// What `argmax` gives for a row with a score that is not finite.
+const NOT_FINITE: u32 = u32::MAX;
+
+/// A step's values; serves a later step with its memory.
+#[derive(Default)]
+pub(super) struct Kept {
+    /// For each value that outlives the forward pass, its memory.
+    device: Vec<(ValueId, DeviceBuffer)>,
+    /// The likeliest token of each output.
+    tokens: Option<DeviceBuffer>,
+    /// Copies: the width, and all rows.
+    host: Vec<(ValueId, usize, Vec<f32>)>,
+    drawn: Vec<Draw>,
+    ids: Vec<(ValueId, Vec<Option<u32>>)>,
+}
+
+impl Kept {
+    /// Makes room for a step: bytes of each value, and outputs of which a token is wanted.
+    pub(super) fn prepare(
+        &mut self,
+        driver: &Arc<dyn Driver>,
+        values: &[(ValueId, usize)],
+        outputs: usize,
+    ) -> Result<(), CudaError> {
+        self.host.clear();
+        self.drawn.clear();
+        self.ids.iter_mut().for_each(|(_, ids)| ids.clear());
+        for (id, bytes) in values {
+            match self.device.iter_mut().find(|(known, _)| known == id) {
+                Some((_, buffer)) => buffer.grow(*bytes)?,
+                None => self.device.push((*id, DeviceBuffer::new(driver, *bytes)?)),
+            }
+        }
+        let bytes = outputs * size_of::<u32>();
+        match &mut self.tokens {
+            Some(tokens) => tokens.grow(bytes)?,
+            None => self.tokens = Some(DeviceBuffer::new(driver, bytes)?),
+        }
+        Ok(())
+    }
+
+    /// Where a value lies, where it is one that outlives the forward pass.
+    pub(super) fn address(&self, id: ValueId) -> Option<Address> {
+        self.device.iter().find(|(known, _)| *known == id).map(|(_, buffer)| buffer.address())
+    }
+
+    /// Where the likeliest tokens go.
+    pub(super) fn tokens(&self) -> Address {
+        self.tokens.as_ref().expect("the step was prepared").address()
+    }
+
+    /// Copies a value to the host, once.
+    pub(super) fn fetch(
+        &mut self,
+        driver: &dyn Driver,
+        id: ValueId,
+        (rows, width): (usize, usize),
+    ) -> Result<(), CudaError> {
+        if self.host.iter().any(|(known, ..)| *known == id) {
+            return Ok(());
+        }
+        let address = self.address(id).expect("the value outlives the forward pass");
+        let mut bytes = vec![0; rows * width * size_of::<f32>()];
+        driver.download(&mut bytes, address)?;
+        self.host.push((id, width, Number::F32.decode(&bytes)));
+        Ok(())
+    }
+
+    /// Takes over the tokens that the device found, one an output.
+    pub(super) fn take_tokens(&mut self, driver: &dyn Driver, outputs: usize) -> Result<(), CudaError> {
+        let mut bytes = vec![0; outputs * size_of::<u32>()];
+        driver.download(&mut bytes, self.tokens())?;
+        let ids = bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
+        self.drawn.extend(ids.map(|id| Draw {
+            token: (id != NOT_FINITE).then_some(TokenId(id)),
+            not_finite: id == NOT_FINITE,
+            running: None,
+        }));
+        Ok(())
+    }
+}
+
+impl StepValues for Kept {
+    fn drawn(&self, _value: ValueId, row: usize) -> Option<Draw> {
+        self.drawn.get(row).copied()
+    }
+
+    fn row(&self, value: ValueId, row: usize) -> &[f32] {
+        let copied = self.host.iter().find(|(id, ..)| *id == value);
+        let (_, width, data) = copied.expect("what the host reads was copied");
+        &data[row * width..][..*width]
+    }
+
+    fn ids(&self, value: ValueId) -> &[Option<u32>] {
+        self.ids.iter().find(|(id, _)| *id == value).map_or(&[], |(_, ids)| ids)
+    }
+
+    fn ids_mut(&mut self, value: ValueId) -> &mut Vec<Option<u32>> {
+        let known = self.ids.iter().position(|(id, _)| *id == value);
+        let place = known.unwrap_or_else(|| {
+            self.ids.push((value, Vec::new()));
+            self.ids.len() - 1
+        });
+        &mut self.ids[place].1
+    }
+}

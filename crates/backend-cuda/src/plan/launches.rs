@@ -1,0 +1,396 @@
+//! What each node launches: kernels, blocks and arguments, in the order of `kernels/README.md`.
+//!
+//! The same function says, when a plan is made, which kernels a node needs, over places that are none, and, in a step,
+//! what to launch over the places of the step's values; so what is launched was loaded.
+
+use super::metadata::Lists;
+use super::ropes::Ropes;
+use crate::backend::Need;
+use crate::driver::{Address, Argument};
+use crate::error::unsupported;
+use crate::jit::{Variant, embed, linear};
+use crate::number::Number;
+use crate::state::{LayerPages, page_formats};
+use crate::weights::Weight;
+use gannet_ops::{
+    Attention, DeviceError, FusedKind, Mask, Node, Op, PageLifetime, Program, Rope, Rows, StateEntry,
+    StateId, Value, ValueId, WeightId,
+};
+use std::sync::Arc;
+
+/// Threads of a block, but for the kernels that say otherwise.
+const THREADS: u32 = 256;
+/// Elements of a block's part of a product, along rows and along outputs.
+const PRODUCT_TILE: usize = 64;
+/// Threads of a block of a product with a matrix in half precision.
+const PRODUCT_THREADS: u32 = 128;
+/// Heads of a block of `head_norm`.
+const NORMED_HEADS: usize = 8;
+const ATTENTION_THREADS: u32 = 64;
+const ARGMAX_THREADS: u32 = 1024;
+/// Blocks of what strides over its elements, at most.
+const STRIDED_BLOCKS: usize = 1 << 16;
+/// Columns of a value's head that `attention` has room for.
+const VALUE_DIM_MAX: usize = 512;
+/// What `attention` takes for "no window".
+const NO_WINDOW: u32 = u32::MAX;
+
+/// A launch to be made.
+pub(super) struct Call {
+    pub(super) need: Need,
+    pub(super) grid: [u32; 2],
+    pub(super) block: u32,
+    pub(super) shared_bytes: u32,
+    pub(super) arguments: Vec<Argument>,
+}
+
+/// Where everything is that a node reads and writes.
+pub(super) struct Frame<'a> {
+    pub(super) program: &'a Program,
+    pub(super) weights: &'a [Arc<Weight>],
+    pub(super) formats: &'a [Number],
+    /// Rows of the batch, and those whose result is asked for.
+    pub(super) rows: usize,
+    pub(super) outputs: usize,
+    pub(super) values: &'a dyn Fn(ValueId) -> Address,
+    pub(super) pages: &'a dyn Fn(StateId) -> LayerPages<'a>,
+    pub(super) lists: Lists<'a>,
+    pub(super) ropes: &'a Ropes,
+    /// For a value in the format of a product that reads it.
+    pub(super) rounded: Address,
+}
+
+/// A list of arguments from addresses and numbers.
+macro_rules! arguments {
+    ($($argument:expr),* $(,)?) => { vec![$(Argument::from($argument)),*] };
+}
+
+fn word(size: usize) -> u32 {
+    u32::try_from(size).expect("the plan saw that sizes fit 32 bits")
+}
+
+impl Frame<'_> {
+    /// The launches of a node, in order; none where its values have no rows.
+    ///
+    /// # Errors
+    /// An operation, or a kind of one, that has no kernel.
+    pub(super) fn calls(&self, node: &Node) -> Result<Vec<Call>, DeviceError> {
+        if node.outputs.iter().any(|id| self.rows_of(*id) == 0) {
+            return Ok(Vec::new());
+        }
+        match &node.op {
+            Op::Embed { weight } => Ok(vec![self.embed(*weight, node)]),
+            Op::RmsNorm { weight, epsilon } => Ok(vec![self.rms_norm(*weight, *epsilon, node)]),
+            Op::HeadNorm { weight, heads, epsilon } => {
+                Ok(vec![self.head_norm(*weight, (*heads, *epsilon), node)])
+            }
+            Op::Linear { weight, bias } => Ok(self.linear(*weight, *bias, node)),
+            Op::Rope(rope) => Ok(vec![self.rope(rope, node)]),
+            Op::PositionScale { slope, period } => {
+                let mut call =
+                    self.by_row("position_scale", node, self.inputs(node, &[self.lists.positions()]));
+                call.arguments.extend(arguments![*period, *slope]);
+                Ok(vec![call])
+            }
+            Op::WriteKv { state } => self.write_kv(*state, node),
+            Op::Attention(op) => self.attention(op, node),
+            Op::SiluGate => Ok(vec![self.strided("silu_gate", node, &[])]),
+            Op::GeluGate => Ok(vec![self.strided("gelu_gate", node, &[])]),
+            Op::ClampedGate { alpha, limit } => {
+                Ok(vec![self.strided("clamped_gate", node, &[(*alpha).into(), (*limit).into()])])
+            }
+            Op::SigmoidGate => {
+                let mut call = self.by_row("sigmoid_gate", node, self.inputs(node, &[]));
+                call.arguments.extend(arguments![word(self.width(node.inputs[1]))]);
+                Ok(vec![call])
+            }
+            Op::SoftCap { cap } => Ok(vec![self.strided("soft_cap", node, &[(*cap).into()])]),
+            Op::Scale { factor } => Ok(vec![self.strided("scale", node, &[(*factor).into()])]),
+            Op::Add => Ok(vec![self.strided("add", node, &[])]),
+            Op::SelectOutputs => Ok(vec![self.select_outputs(node)]),
+            Op::Slice { groups, start, width } => Ok(vec![self.slice((*groups, *start, *width), node)]),
+            Op::Concat => Ok(self.concat(node)),
+            Op::Fused { kind: FusedKind::AddRmsNorm, body } => self.add_rms_norm(body, node),
+            Op::GatedNorm { .. }
+            | Op::L2Norm { .. }
+            | Op::CausalConv { .. }
+            | Op::DecayGate { .. }
+            | Op::GatedDeltaRule(_)
+            | Op::RouteExperts(_)
+            | Op::ExpertLinear(_)
+            | Op::CombineExperts
+            | Op::Pool { .. }
+            | Op::GatherRows { .. }
+            | Op::MapIds { .. }
+            | Op::Capture { .. } => Err(unsupported(node.op.name(), self.reason("it has no kernel yet"))),
+            Op::Sample | Op::Accept => unreachable!("these run after the forward pass"),
+        }
+    }
+
+    /// The likeliest token of each row of scores, into a list of ids.
+    pub(super) fn argmax(&self, logits: ValueId, tokens: Address) -> Call {
+        let arguments =
+            arguments![tokens, (self.values)(logits), word(self.outputs), word(self.width(logits)),];
+        let need = (Variant::new("sample", &[]), "argmax");
+        Call { need, grid: [word(self.outputs), 1], block: ARGMAX_THREADS, shared_bytes: 0, arguments }
+    }
+
+    fn reason(&self, why: &str) -> String {
+        format!("{why}, and program `{}` has it; this model runs with `--backend cpu`", self.program.name)
+    }
+
+    fn of(&self, id: ValueId) -> Value {
+        self.program.value(id)
+    }
+
+    fn width(&self, id: ValueId) -> usize {
+        self.of(id).width
+    }
+
+    fn rows_of(&self, id: ValueId) -> usize {
+        match self.of(id).rows {
+            Rows::Outputs => self.outputs,
+            Rows::Tokens | Rows::Sequences | Rows::Routed(_) | Rows::Handed => self.rows,
+        }
+    }
+
+    fn format(&self, id: ValueId) -> Number {
+        self.formats[id.0 as usize]
+    }
+
+    fn weight(&self, id: WeightId) -> Address {
+        self.weights[id.0 as usize].buffer.address()
+    }
+
+    fn optional_weight(&self, id: Option<WeightId>) -> Address {
+        id.map_or(Address::NONE, |id| self.weight(id))
+    }
+
+    /// The first output and all inputs of a node, and what follows them.
+    fn inputs(&self, node: &Node, after: &[Address]) -> Vec<Argument> {
+        let values = node.outputs[..1].iter().chain(&node.inputs).map(|id| (self.values)(*id));
+        values.chain(after.iter().copied()).map(Argument::from).collect()
+    }
+
+    /// The variant of an operation's kernel that writes the format of a node's output.
+    fn making(&self, entry: &'static str, id: ValueId) -> Need {
+        let file = Variant::new(entry, &[("Y", self.format(id).name())]);
+        let plain = ["head_norm", "position_scale", "soft_cap", "scale", "add"];
+        (if plain.contains(&entry) { Variant::new(entry, &[]) } else { file }, entry)
+    }
+
+    /// A kernel with a block for each row, that takes rows and width after its values.
+    fn by_row(&self, entry: &'static str, node: &Node, mut arguments: Vec<Argument>) -> Call {
+        let made = node.outputs[0];
+        let (rows, width) = (word(self.rows_of(made)), word(self.width(made)));
+        arguments.extend(arguments![rows, width]);
+        Call { need: self.making(entry, made), grid: [rows, 1], block: THREADS, shared_bytes: 0, arguments }
+    }
+
+    /// A kernel that strides over elements, and takes their count after its values.
+    fn strided(&self, entry: &'static str, node: &Node, after: &[Argument]) -> Call {
+        let made = node.outputs[0];
+        let count = self.rows_of(made) * self.width(made);
+        let arguments = [self.inputs(node, &[]), arguments![count as u64], after.to_vec()].concat();
+        strided(self.making(entry, made), count, arguments)
+    }
+
+    fn embed(&self, weight: WeightId, node: &Node) -> Call {
+        let matrix = &self.weights[weight.0 as usize];
+        let embeddings = node.inputs.get(1).map_or(Address::NONE, |id| (self.values)(*id));
+        let (made, vocabulary) = (node.outputs[0], matrix.shape[0]);
+        let arguments = arguments![
+            (self.values)(made),
+            self.lists.ids(),
+            matrix.buffer.address(),
+            embeddings,
+            word(self.rows),
+            word(vocabulary),
+            word(self.width(made)),
+        ];
+        let need = (embed(matrix.format), "embed");
+        Call { need, grid: [word(self.rows), 1], block: THREADS, shared_bytes: 0, arguments }
+    }
+
+    fn rms_norm(&self, weight: WeightId, epsilon: f32, node: &Node) -> Call {
+        let mut call = self.by_row("rms_norm", node, self.inputs(node, &[self.weight(weight)]));
+        call.arguments.push(epsilon.into());
+        call
+    }
+
+    fn add_rms_norm(&self, body: &[Node], node: &Node) -> Result<Vec<Call>, DeviceError> {
+        let [Node { op: Op::Add, .. }, Node { op: Op::RmsNorm { weight, epsilon }, .. }] = body else {
+            return Err(unsupported(node.op.name(), self.reason("its body is not that of its kind")));
+        };
+        let values = node.outputs.iter().chain(&node.inputs).map(|id| (self.values)(*id));
+        let mut arguments: Vec<Argument> = values.map(Argument::from).collect();
+        let (normed, rows) = (node.outputs[1], word(self.rows_of(node.outputs[1])));
+        arguments.extend(arguments![self.weight(*weight), rows, word(self.width(normed)), *epsilon]);
+        let need = self.making("add_rms_norm", normed);
+        Ok(vec![Call { need, grid: [rows, 1], block: THREADS, shared_bytes: 0, arguments }])
+    }
+
+    fn head_norm(&self, weight: WeightId, (heads, epsilon): (usize, f32), node: &Node) -> Call {
+        let made = node.outputs[0];
+        let (rows, dim) = (self.rows_of(made), self.width(made) / heads);
+        let mut arguments = self.inputs(node, &[self.weight(weight)]);
+        arguments.extend(arguments![word(rows), word(heads), word(dim), epsilon]);
+        let grid = [word((rows * heads).div_ceil(NORMED_HEADS)), 1];
+        Call { need: self.making("head_norm", made), grid, block: THREADS, shared_bytes: 0, arguments }
+    }
+
+    /// A product, after its input was rounded to the matrix's format where it isn't in that.
+    fn linear(&self, weight: WeightId, bias: Option<WeightId>, node: &Node) -> Vec<Call> {
+        let matrix = &self.weights[weight.0 as usize];
+        let (x, y) = (node.inputs[0], node.outputs[0]);
+        let (m, n, k) = (self.rows_of(y), self.width(y), self.width(x));
+        let mut calls = Vec::new();
+        let mut read = (self.values)(x);
+        if self.format(x) != matrix.format {
+            let need = (Variant::new("cast", &[("Y", matrix.format.name())]), "cast");
+            let arguments = arguments![self.rounded, read, (m * k) as u64];
+            calls.push(strided(need, m * k, arguments));
+            read = self.rounded;
+        }
+        let arguments = arguments![
+            (self.values)(y),
+            read,
+            matrix.buffer.address(),
+            self.optional_weight(bias),
+            word(m),
+            word(n),
+            word(k),
+        ];
+        let grid = [word(n.div_ceil(PRODUCT_TILE)), word(m.div_ceil(PRODUCT_TILE))];
+        let block = if matrix.format == Number::F32 { THREADS } else { PRODUCT_THREADS };
+        let need = (linear(matrix.format), "linear");
+        calls.push(Call { need, grid, block, shared_bytes: 0, arguments });
+        calls
+    }
+
+    fn rope(&self, rope: &Rope, node: &Node) -> Call {
+        let [frequencies, axes] = self.ropes.of(&rope.table);
+        let pairs = rope.table.inverse_frequencies.len();
+        let mut arguments = self.inputs(node, &[self.lists.positions(), frequencies, axes]);
+        arguments.extend(arguments![
+            word(self.rows),
+            word(rope.heads),
+            word(rope.head_dim),
+            word(pairs),
+            rope.table.attention_scale,
+        ]);
+        let need = (Variant::new("rope", &[]), "rope");
+        let shared_bytes = word(pairs * 2 * size_of::<f32>());
+        Call { need, grid: [word(self.rows), 1], block: THREADS, shared_bytes, arguments }
+    }
+
+    fn select_outputs(&self, node: &Node) -> Call {
+        let made = node.outputs[0];
+        let mut arguments = self.inputs(node, &[self.lists.output_rows()]);
+        arguments.extend(arguments![word(self.outputs), word(self.width(made))]);
+        let need = (Variant::new("gather_rows", &[("X", self.format(made).name())]), "gather_rows");
+        Call { need, grid: [word(self.outputs), 1], block: THREADS, shared_bytes: 0, arguments }
+    }
+
+    fn slice(&self, (groups, start, width): (usize, usize, usize), node: &Node) -> Call {
+        let (x, made) = (node.inputs[0], node.outputs[0]);
+        let rows = word(self.rows_of(made));
+        let mut arguments = self.inputs(node, &[]);
+        let group_width = self.width(x) / groups;
+        arguments.extend(arguments![rows, word(groups), word(group_width), word(start), word(width)]);
+        Call { need: self.making("slice", made), grid: [rows, 1], block: THREADS, shared_bytes: 0, arguments }
+    }
+
+    /// A launch for each part.
+    fn concat(&self, node: &Node) -> Vec<Call> {
+        let made = node.outputs[0];
+        let (rows, width) = (word(self.rows_of(made)), word(self.width(made)));
+        let mut start = 0;
+        let part = |id: &ValueId| {
+            let part = word(self.width(*id));
+            let arguments = arguments![(self.values)(made), (self.values)(*id), rows, part, width, start];
+            start += part;
+            let need = (Variant::new("concat", &[]), "concat");
+            Call { need, grid: [rows, 1], block: THREADS, shared_bytes: 0, arguments }
+        };
+        node.inputs.iter().map(part).collect()
+    }
+
+    fn write_kv(&self, state: StateId, node: &Node) -> Result<Vec<Call>, DeviceError> {
+        let LayerPages { layout, address, page_bytes, value_offset } = (self.pages)(state);
+        let (key, value) = page_formats(layout)?;
+        let [k, v] = [node.inputs[0], node.inputs[1]].map(self.values);
+        let mut arguments = arguments![address, k, v];
+        arguments.extend(self.lists.tables(layout.group.0 as usize).map(Argument::from));
+        arguments.extend(arguments![
+            word(self.rows),
+            word(layout.kv_heads),
+            word(layout.key_dim),
+            word(layout.value_dim),
+            page_bytes,
+            value_offset,
+        ]);
+        let need = (Variant::new("write_kv", &[("K", key.name()), ("V", value.name())]), "write_kv");
+        Ok(vec![Call { need, grid: [word(self.rows), 1], block: THREADS, shared_bytes: 0, arguments }])
+    }
+
+    fn attention(&self, op: &Attention, node: &Node) -> Result<Vec<Call>, DeviceError> {
+        let LayerPages { layout, address, page_bytes, value_offset } = (self.pages)(op.state);
+        let (key, value) = page_formats(layout)?;
+        let window = self.window(op, node)?;
+        let made = node.outputs[0];
+        let mut arguments = arguments![(self.values)(made), (self.values)(node.inputs[0]), address];
+        arguments.extend(self.lists.tables(layout.group.0 as usize).map(Argument::from));
+        arguments.extend(arguments![
+            self.optional_weight(op.sinks),
+            word(self.rows),
+            word(op.heads),
+            word(layout.kv_heads),
+            word(layout.key_dim),
+            word(layout.value_dim),
+            page_bytes,
+            value_offset,
+            op.scale,
+            op.soft_cap.unwrap_or(0.0),
+            window,
+        ]);
+        let formats = [("K", key.name()), ("V", value.name()), ("Y", self.format(made).name())];
+        let need = (Variant::new("attention", &formats), "attention");
+        let shared_bytes = word(layout.key_dim * size_of::<f32>());
+        let grid = [word(self.rows), word(op.heads)];
+        Ok(vec![Call { need, grid, block: ATTENTION_THREADS, shared_bytes, arguments }])
+    }
+
+    /// The window that a row sees, where the kernel can do what is asked for.
+    fn window(&self, op: &Attention, node: &Node) -> Result<u32, DeviceError> {
+        let refused = |why: String| Err(unsupported("attention", self.reason(&why)));
+        let StateEntry::Paged(layout) = &self.program.state.entries[op.state.0 as usize] else {
+            unreachable!("the verifier saw a paged entry here");
+        };
+        if node.inputs.len() > 1 {
+            return refused("rows that are not written have no kernel yet".to_owned());
+        }
+        if layout.value_dim > VALUE_DIM_MAX {
+            return refused(format!("values of {} elements are more than {VALUE_DIM_MAX}", layout.value_dim));
+        }
+        let window = match op.mask {
+            Mask::Causal => NO_WINDOW,
+            Mask::Window(window) => window,
+            Mask::Block | Mask::BlockWindow(_) => {
+                return refused("rows that see the rows after them have no kernel yet".to_owned());
+            }
+        };
+        // Pages that have left their group's window may not be followed.
+        match self.program.state.groups[layout.group.0 as usize].lifetime {
+            PageLifetime::Window(kept) if window > kept => {
+                refused(format!("a window of {window} is wider than its pages live, {kept}"))
+            }
+            PageLifetime::Full | PageLifetime::Open | PageLifetime::Window(_) => Ok(window),
+        }
+    }
+}
+
+fn strided(need: Need, count: usize, arguments: Vec<Argument>) -> Call {
+    let blocks = count.div_ceil(THREADS as usize).min(STRIDED_BLOCKS);
+    Call { need, grid: [word(blocks), 1], block: THREADS, shared_bytes: 0, arguments }
+}

@@ -1,0 +1,196 @@
+//! What sequences keep between steps: pages in the device's memory, sampling histories in the machine's.
+//!
+//! A page of a group has the group's layers one after the other, each as keys `[kv_head][64][key_dim]`, then values
+//! `[kv_head][64][value_dim]`. Recurrent state has no kernels yet and is refused.
+
+use crate::backend::Device;
+use crate::driver::{Address, DeviceBuffer};
+use crate::error::{unknown, unsupported};
+use crate::number::Number;
+use gannet_ops::sampling::History;
+use gannet_ops::step::Steps;
+use gannet_ops::{
+    Budget, DeviceError, GroupId, PageId, PagedLayout, Program, RecurrentBank, SamplerSlot, SnapshotId,
+    State, StateEntry, StateId, StateLayout, StepId,
+};
+use std::any::Any;
+use std::sync::Arc;
+
+/// The state of all sequences of one engine.
+pub(crate) struct CudaState {
+    device: Arc<Device>,
+    layout: StateLayout,
+    groups: Vec<Pool>,
+    layers: Vec<Layer>,
+    pub(crate) histories: Vec<History>,
+    pub(crate) steps: Steps<()>,
+}
+
+/// The pages of a group.
+struct Pool {
+    pages: u32,
+    page_bytes: usize,
+    buffer: DeviceBuffer,
+}
+
+/// One layer's sizes, and where it begins in a page, in bytes.
+struct Layer {
+    layout: PagedLayout,
+    formats: (Number, Number),
+    offset: usize,
+}
+
+/// A layer's part of the pages, as kernels take it.
+pub(crate) struct LayerPages<'a> {
+    pub(crate) layout: &'a PagedLayout,
+    /// The layer's part of the first page.
+    pub(crate) address: Address,
+    pub(crate) page_bytes: u64,
+    /// From the layer's keys to its values.
+    pub(crate) value_offset: u64,
+}
+
+impl<'a> LayerPages<'a> {
+    /// As if the pages lay nowhere, to learn which kernels a layer needs.
+    pub(crate) fn nowhere(layout: &'a PagedLayout) -> Self {
+        Self { layout, address: Address::NONE, page_bytes: 0, value_offset: 0 }
+    }
+}
+
+impl CudaState {
+    pub(crate) fn new(
+        device: &Arc<Device>,
+        layout: &StateLayout,
+        budget: &Budget,
+    ) -> Result<Self, DeviceError> {
+        let mut ends = vec![0; layout.groups.len()];
+        let layers = layout.entries.iter().map(|entry| layer(entry, &mut ends)).collect::<Result<_, _>>()?;
+        let pool = |(number, group): (usize, &gannet_ops::PageGroup)| {
+            let pages = budget.pages.get(number).copied();
+            let pages = pages
+                .ok_or_else(|| unknown("page group", number as u64, "the budget has no pages for it"))?;
+            let page_bytes = layout.page_bytes(GroupId(number as u32));
+            let bytes = page_bytes.saturating_mul(pages as usize);
+            let buffer = DeviceBuffer::new(&device.driver, bytes).map_err(|error| {
+                let what = format!("{pages} pages of group `{}` ({error})", group.name);
+                DeviceError::OutOfMemory { what, needed: bytes as u64 }
+            })?;
+            Ok::<Pool, DeviceError>(Pool { pages, page_bytes, buffer })
+        };
+        Ok(Self {
+            device: Arc::clone(device),
+            layout: layout.clone(),
+            groups: layout.groups.iter().enumerate().map(pool).collect::<Result<_, _>>()?,
+            layers,
+            histories: vec![History::default(); budget.sampler_slots as usize],
+            steps: Steps::default(),
+        })
+    }
+
+    /// The state as this backend made it, for the layout of a program.
+    pub(crate) fn ours<'a>(state: &'a mut dyn State, program: &Program) -> Result<&'a mut Self, DeviceError> {
+        let ours = state.as_any_mut().downcast_mut::<Self>();
+        let ours = ours.ok_or_else(|| unsupported("step", "the state was allocated by another backend"))?;
+        if ours.layout == *program.state {
+            return Ok(ours);
+        }
+        Err(unsupported("step", format!("the state has another layout than program `{}`", program.name)))
+    }
+
+    /// One layer's keys and values.
+    pub(crate) fn layer(&self, state: StateId) -> LayerPages<'_> {
+        let Layer { layout, formats, offset } = &self.layers[state.0 as usize];
+        let pool = &self.groups[layout.group.0 as usize];
+        LayerPages {
+            layout,
+            address: pool.buffer.address().offset(*offset),
+            page_bytes: pool.page_bytes as u64,
+            value_offset: (layout.page_elements().0 * formats.0.bytes()) as u64,
+        }
+    }
+
+    /// Checks that a page of a group exists.
+    pub(crate) fn check_page(&self, group: usize, page: PageId) -> Result<(), DeviceError> {
+        let pages = self.groups[group].pages;
+        if page.0 < pages {
+            return Ok(());
+        }
+        Err(unknown("page", page.0, format!("its group has {pages} pages")))
+    }
+}
+
+fn layer(entry: &StateEntry, ends: &mut [usize]) -> Result<Layer, DeviceError> {
+    let layout = match entry {
+        StateEntry::Paged(layout) => layout,
+        StateEntry::Recurrent(_) => {
+            return Err(unsupported("gated_delta_rule", "recurrent state has no kernels yet"));
+        }
+    };
+    let end = ends.get_mut(layout.group.0 as usize);
+    let end = end.ok_or_else(|| unknown("page group", layout.group.0, "the layout has fewer"))?;
+    let offset = *end;
+    *end += layout.page_bytes();
+    Ok(Layer { layout: layout.clone(), formats: page_formats(layout)?, offset })
+}
+
+/// The formats of a layer's keys and values.
+pub(crate) fn page_formats(layout: &PagedLayout) -> Result<(Number, Number), DeviceError> {
+    let number = |format: gannet_ops::KvFormat| {
+        let reason =
+            || format!("keys and values in {} have no kernel yet; f16, bf16 and f32 have", format.name());
+        Number::of_kv(format).ok_or_else(|| unsupported("attention", reason()))
+    };
+    Ok((number(layout.key_format)?, number(layout.value_format)?))
+}
+
+impl State for CudaState {
+    fn copy_pages(&mut self, group: GroupId, copies: &[(PageId, PageId)]) -> Result<(), DeviceError> {
+        let groups = self.groups.len();
+        let pool = self.groups.get(group.0 as usize);
+        let pool = pool.ok_or_else(|| unknown("page group", group.0, format!("there are {groups}")))?;
+        for (from, to) in copies {
+            self.check_page(group.0 as usize, *from)?;
+            self.check_page(group.0 as usize, *to)?;
+            let place = |page: &PageId| pool.buffer.address().offset(page.0 as usize * pool.page_bytes);
+            self.device.driver.copy(place(to), place(from), pool.page_bytes)?;
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, step: StepId, rows: &[u32]) -> Result<(), DeviceError> {
+        // Rows in pages stand or are written again; only recurrent state would have to be chosen.
+        self.steps.get(step)?.check_accepted(rows)
+    }
+
+    fn snapshot(&mut self, bank: RecurrentBank) -> Result<SnapshotId, DeviceError> {
+        Err(unknown("recurrent slot", bank.slot, "the layout has no recurrent state"))
+    }
+
+    fn restore(&mut self, snapshot: SnapshotId, _bank: RecurrentBank) -> Result<(), DeviceError> {
+        Err(unknown("snapshot", snapshot.0, "the layout has no recurrent state"))
+    }
+
+    fn forget(&mut self, snapshot: SnapshotId) -> Result<(), DeviceError> {
+        Err(unknown("snapshot", snapshot.0, "the layout has no recurrent state"))
+    }
+
+    fn start_history(&mut self, slot: SamplerSlot, history: History) -> Result<(), DeviceError> {
+        let slots = self.histories.len();
+        let place = self.histories.get_mut(slot.0 as usize);
+        let place = place.ok_or_else(|| unknown("sampler slot", slot.0, format!("the state has {slots}")))?;
+        *place = history;
+        Ok(())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.groups.iter().map(|pool| pool.buffer.bytes() as u64).sum()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}

@@ -1,0 +1,55 @@
+//! The committed tiny checkpoints against what the reference implementation computes from them: on the simulated device,
+//! or on a card where `GANNET_TEST_DEVICE` is `card`.
+
+mod device;
+
+use device::{Precision, device};
+use gannet_testing::goldens::{self, Golden};
+
+/// The goldens whose operations all have kernels, and whose matrices have, in this precision.
+fn taken(precision: Precision) -> Vec<Golden> {
+    let backend = device(precision);
+    goldens::all().into_iter().filter(|golden| goldens::refusal(&backend, golden).is_none()).collect()
+}
+
+#[test]
+fn what_has_no_kernel_is_refused_by_name() {
+    let backend = device(Precision::Stored);
+    let refused = |case: &str| {
+        let golden = goldens::all().into_iter().find(|golden| golden.case == case);
+        goldens::refusal(&backend, &golden.unwrap_or_else(|| panic!("`{case}` is a golden")))
+    };
+    for (case, op) in
+        [("mixtral", "expert_linear"), ("qwen3_5", "causal_conv"), ("embedding-mean", "attention")]
+    {
+        let refusal = refused(case).unwrap_or_else(|| panic!("`{case}` is refused"));
+        assert!(refusal.starts_with(&format!("backend `cuda` can't run `{op}`: ")), "{case}: {refusal}");
+    }
+    assert_eq!(refused("qwen3"), None);
+}
+
+#[test]
+fn logits_of_single_precision_are_the_references_within_tolerance() {
+    let goldens = taken(Precision::Single);
+    assert!(goldens.len() >= 50, "{} goldens are dense", goldens.len());
+    goldens::check_logits_of(&device(Precision::Single), &goldens);
+}
+
+#[test]
+fn distributions_of_half_precision_are_the_references_within_tolerance() {
+    let goldens = taken(Precision::Stored);
+    assert!(goldens.len() >= 50, "{} goldens are dense and not quantised", goldens.len());
+    goldens::check_distributions_of(&device(Precision::Stored), &goldens);
+}
+
+#[test]
+fn greedy_continuations_are_the_references() {
+    goldens::check_greedy_of(&device(Precision::Single), &taken(Precision::Single));
+}
+
+#[test]
+fn chunks_and_single_tokens_give_the_bits_of_one_step() {
+    for precision in [Precision::Single, Precision::Stored] {
+        goldens::check_chunked_equals_whole_of(&device(precision), &taken(precision));
+    }
+}
