@@ -1,7 +1,7 @@
 //! `Backend` for one card: the driver, the kernels that are loaded, and the numbers of steps, shared by all plans.
 
 use crate::driver::simulated::Simulated;
-use crate::driver::{Card, Driver, Kernel, Properties};
+use crate::driver::{Card, DeviceBuffer, Driver, Kernel, Properties};
 use crate::error::{CudaError, NAME};
 use crate::jit::{Jit, Variant, is_known};
 use crate::libraries::Places;
@@ -16,6 +16,11 @@ use gannet_ops::{
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// What is copied to measure a device's memory, and how often; the best counts.
+const COPIED_BYTES: usize = 1 << 30;
+const COPIES: usize = 5;
 
 /// Bytes of a simulated device.
 const SIMULATED_BYTES: u64 = 4 << 30;
@@ -59,6 +64,24 @@ impl CudaBackend {
         let (kernels, steps) = (Mutex::default(), AtomicU64::new(0));
         let device = Device { driver, jit, kernels, steps, single_precision };
         Self { device: Arc::new(device) }
+    }
+
+    /// Bytes a second that copies within the device read and write together.
+    ///
+    /// # Errors
+    /// Too little memory for a copy that no cache holds, or a driver that fails.
+    pub fn copy_rate(&self) -> Result<f64, CudaError> {
+        let driver = &self.device.driver;
+        let from = DeviceBuffer::new(driver, COPIED_BYTES)?;
+        let to = DeviceBuffer::new(driver, COPIED_BYTES)?;
+        let mut best = Duration::MAX;
+        for _ in 0..COPIES {
+            let start = driver.mark()?;
+            driver.copy(to.address(), from.address(), COPIED_BYTES)?;
+            let times = driver.times(vec![start, driver.mark()?])?;
+            best = best.min(times[1]);
+        }
+        Ok(2.0 * COPIED_BYTES as f64 / best.as_secs_f64())
     }
 
     /// What the card is.

@@ -46,13 +46,14 @@ pub(crate) struct ModelArguments {
 /// Where a model runs.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DeviceArguments {
-    /// What computes: the CPU's vector units, or the slow reference that defines each operation
+    /// What computes: the CPU's vector units, an NVIDIA card, or the slow reference that defines each operation
     #[arg(long, value_enum, default_value_t = BackendName::Cpu)]
     pub(crate) backend: BackendName,
     /// Threads that compute [default: one a physical core that this process may use]
     #[arg(long, value_name = "N", value_parser = values::threads)]
     pub(crate) threads: Option<usize>,
-    /// What rows are made before the CPU multiplies them with quantised weights [default: int8; `eval logits`: f32]
+    /// What rows are made before the CPU multiplies them with quantised weights [default: int8; `eval logits`: f32]; with
+    /// --backend cuda, f32 makes every matrix single precision
     #[arg(long, value_enum)]
     pub(crate) activations: Option<ActivationsName>,
     /// Instructions to use of those that the processor has, for comparisons [default: the fastest]

@@ -131,7 +131,7 @@ pub fn load(
     options: &LoadOptions,
     watch: &(dyn Fn(Progress) + Sync),
 ) -> Result<Loaded, LoadError> {
-    load_within(&MemoryBroker::new(machine::available_bytes()), path, backend, options, watch)
+    load_within(&MemoryBroker::new(available_bytes(backend)), path, backend, options, watch)
 }
 
 /// Loads one of several models, with what the process's broker has left.
@@ -170,6 +170,11 @@ pub fn load_within(
     let runner = memory.runner(plan, state, (&program, numerics_id), &model);
     let unused = weights.unused().into_iter().map(str::to_owned).collect();
     Ok(Loaded { model, text, program, runner, memory, taken, grant, unused })
+}
+
+/// Bytes that a backend has for models: those of its device, or those of the machine.
+pub fn available_bytes(backend: &dyn Backend) -> u64 {
+    backend.free_bytes().unwrap_or_else(machine::available_bytes)
 }
 
 /// Does to a model what was chosen about it.

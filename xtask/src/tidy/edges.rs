@@ -7,7 +7,7 @@ use super::Finding;
 use super::metadata::{Metadata, Package};
 
 /// Each crate and all it depends on, lowest first.
-const EDGES: [(&str, &[&str]); 16] = [
+const EDGES: [(&str, &[&str]); 17] = [
     ("gannet-json", &[]),
     ("gannet-tensor", &[]),
     ("gannet-formats", &["gannet-json", "gannet-tensor"]),
@@ -21,12 +21,14 @@ const EDGES: [(&str, &[&str]); 16] = [
         &["gannet-engine", "gannet-formats", "gannet-model", "gannet-ops", "gannet-tensor", "gannet-text"],
     ),
     ("gannet-backend-cpu", &["gannet-ops", "gannet-tensor"]),
+    ("gannet-backend-cuda", &["gannet-ops", "gannet-tensor"]),
     ("gannet-hub", &[]),
     ("gannet-server", &["gannet-engine", "gannet-grammar", "gannet-ops", "gannet-text"]),
     (
         "gannet",
         &[
             "gannet-backend-cpu",
+            "gannet-backend-cuda",
             "gannet-engine",
             "gannet-formats",
             "gannet-grammar",

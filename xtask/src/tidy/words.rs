@@ -7,10 +7,11 @@ use super::sizes::FAMILIES;
 use super::source::{RustFile, TextFile};
 
 /// Where `unsafe` may occur: a file, or a folder that ends in `/`.
-const UNSAFE_PLACES: [&str; 5] = [
+const UNSAFE_PLACES: [&str; 6] = [
     "crates/formats/src/mmap.rs",
     "crates/formats/src/shrunk.rs",
     "crates/backend-cpu/",
+    "crates/backend-cuda/src/driver/",
     "crates/loader/src/machine/heap.rs",
     "crates/loader/tests/allocations.rs",
 ];

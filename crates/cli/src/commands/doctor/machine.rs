@@ -1,5 +1,6 @@
 //! The machine: everything that decides what can run on it and how fast.
 
+use super::cuda::CudaFacts;
 use super::folders::{self, FolderFacts};
 use super::gpu::GpuFacts;
 use super::libraries::Libraries;
@@ -7,13 +8,11 @@ use super::memory::MemoryFacts;
 use super::processor::ProcessorFacts;
 use crate::failure::Failure;
 use crate::quantity::entry;
+use gannet_backend_cuda::libraries::Places;
 use gannet_loader::machine::Limits;
 use gannet_loader::machine::System;
 use serde::Serialize;
 use std::env;
-
-const GPU_NOTE: &str =
-    "this version computes on the CPU; what is said of GPUs is what was found, not what is used";
 
 /// What the machine offers.
 #[derive(Debug, Serialize)]
@@ -24,8 +23,8 @@ pub(super) struct MachineFacts {
     memory: MemoryFacts,
     gpu: GpuFacts,
     gpu_libraries: Libraries,
+    cuda: CudaFacts,
     folders: Vec<FolderFacts>,
-    notes: Vec<&'static str>,
 }
 
 impl MachineFacts {
@@ -38,9 +37,9 @@ impl MachineFacts {
             processor: ProcessorFacts::find(&system, &limits)?,
             memory: MemoryFacts::find(&system, &limits),
             gpu: GpuFacts::find(&system),
-            gpu_libraries: Libraries::find(&system, &|name| env::var(name).ok()),
+            gpu_libraries: Libraries::find(&Places::here()),
+            cuda: CudaFacts::find(),
             folders: folders::find(),
-            notes: vec![GPU_NOTE],
         })
     }
 
@@ -50,8 +49,8 @@ impl MachineFacts {
         lines.extend(self.memory.lines());
         lines.extend(self.gpu.lines());
         lines.extend(self.gpu_libraries.lines());
+        lines.extend(self.cuda.lines());
         lines.extend(self.folders.iter().map(FolderFacts::line));
-        lines.extend(self.notes.iter().map(|note| entry("note", note)));
         lines
     }
 }

@@ -3,6 +3,7 @@
 //! Nothing is run and nothing is fetched for the first; for the second every byte of the model is read and no token is
 //! computed.
 
+mod cuda;
 mod folders;
 mod gpu;
 mod libraries;
