@@ -8,7 +8,11 @@
 template <class T>
 __device__ __forceinline__ void write_heads(T* page, const float* x, u32 slot, u32 heads, u32 dim) {
     for (u32 i = threadIdx.x; i < heads * dim; i += blockDim.x)
+#if CORE
+        write(page[u64(i / dim) * 64 * dim + core_place(slot, i % dim, dim)], x[i]);
+#else
         write(page[(u64(i / dim) * 64 + slot) * dim + i % dim], x[i]);
+#endif
 }
 
 extern "C" __global__ void write_kv(u8* layer, const float* k, const float* v, const u32* row_sequence,

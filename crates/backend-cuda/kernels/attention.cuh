@@ -1,0 +1,170 @@
+// The arithmetic that `attention_split` and `attention_prefill` share, so that a row has the same bits from both.
+//
+// A warp has 16 lines, a line is a (row, head) pair of one kv head. Keys go in blocks of 64 by absolute index. For a block:
+//   s = (q . k) * scale * log2(e), by mma steps of 16 channels, ascending; soft_cap where asked; -inf where not seen
+//   max' = max(max, max s); c = 2^(max - max'); p = 2^(s - max'); sum = sum * c + (sum of p); y = y * c + p v
+// p v by mma steps of 16 keys, ascending, p rounded to the pages' format, the sum of p not. A thread sums the p of its own
+// columns; four threads are folded at the end of a split of 256 keys. Splits are folded from left to right. Every
+// rounding is spelled out, for a compiler that contracts one kernel's and not the other's would part them.
+//
+// K is f16 or bf16, values have the same format and DIM (a multiple of 16) is the size of keys and values.
+#pragma once
+#include "ring.cuh"
+
+#define NONE __int_as_float(0xff800000)
+const u32 BLOCK_KEYS = 64, SPLIT_KEYS = 256, LINES = 16;
+const u32 BLOCK_BYTES = BLOCK_KEYS * DIM * 2;
+// A line of queries in shared memory; 16 bytes more than it has, against bank conflicts.
+const u32 QUERY_PITCH = DIM * 2 + 16;
+const u32 CORES = DIM / 8;
+const float LOG2_E = 1.4426950408889634f;
+
+__device__ __forceinline__ float exp2_fast(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// How much of an old sum remains when its maximum rises to `max`.
+__device__ __forceinline__ float remains(float old_max, float max) {
+    return old_max == NONE ? 0.0f : exp2_fast(__fsub_rn(old_max, max));
+}
+
+struct ScoreRule {
+    float scale, soft_cap;
+    __device__ __forceinline__ float score(float product) const {
+        float s = __fmul_rn(product, soft_cap > 0.0f ? scale : __fmul_rn(scale, LOG2_E));
+        if (soft_cap > 0.0f) s = __fmul_rn(__fmul_rn(soft_cap, tanhf(s / soft_cap)), LOG2_E);
+        return s;
+    }
+};
+
+// The keys that a line sees, both ends included; none where last < first.
+struct Seen {
+    u32 first, last;
+};
+__device__ __forceinline__ Seen seen_at(u32 index, u32 window) {
+    return Seen{window > index ? 0 : index + 1 - window, index};
+}
+
+// Products of a warp's 16 lines with 64 keys in core order: s[j][i] is line lane / 4 + i / 2 * 8, key 8 j + lane % 4 * 2 + i % 2.
+__device__ __forceinline__ void products(float (&s)[8][4], u32 queries, u32 keys, u32 lane) {
+#pragma unroll
+    for (u32 j = 0; j < 8; j++)
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) s[j][i] = 0.0f;
+#pragma unroll
+    for (u32 step = 0; step < DIM / 16; step++) {
+        u32 q[4], k[4];
+        load_matrices(q, queries + lane % 16 * QUERY_PITCH + lane / 16 * 16 + step * 32);
+#pragma unroll
+        for (u32 j = 0; j < 8; j += 2) {
+            load_matrices(k, keys + ((j + lane / 16) * CORES + step * 2 + lane / 8 % 2) * 128 + lane % 8 * 16);
+            mma<K>(s[j], q, k[0], k[1]);
+            mma<K>(s[j + 1], q, k[2], k[3]);
+        }
+    }
+}
+
+// Scores in place of products; the largest of the thread's two lines.
+__device__ __forceinline__ void scores(float (&s)[8][4], float (&max)[2], const ScoreRule& rule, const Seen (&seen)[2], u32 block, u32 lane) {
+    max[0] = max[1] = NONE;
+    bool whole = true;
+#pragma unroll
+    for (u32 line = 0; line < 2; line++)
+        whole &= seen[line].first <= block * BLOCK_KEYS && seen[line].last >= block * BLOCK_KEYS + BLOCK_KEYS - 1;
+#pragma unroll
+    for (u32 j = 0; j < 8; j++)
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            u32 key = block * BLOCK_KEYS + j * 8 + lane % 4 * 2 + i % 2;
+            s[j][i] = rule.score(s[j][i]);
+            if (!whole && (key < seen[i / 2].first || key > seen[i / 2].last)) s[j][i] = NONE;
+            max[i / 2] = fmaxf(max[i / 2], s[j][i]);
+        }
+#pragma unroll
+    for (u32 line = 0; line < 2; line++) {
+        max[line] = fmaxf(max[line], __shfl_xor_sync(0xffffffffu, max[line], 1));
+        max[line] = fmaxf(max[line], __shfl_xor_sync(0xffffffffu, max[line], 2));
+    }
+}
+
+// Weights in place of scores, under these maxima, and the sums of the thread's own.
+__device__ __forceinline__ void weigh(float (&s)[8][4], float (&sum)[2], const float (&max)[2]) {
+    sum[0] = sum[1] = 0.0f;
+    // Without a key there is no maximum to subtract; 2^-inf is 0, and what is no number stays so.
+    float from[2] = {max[0] == NONE ? 0.0f : max[0], max[1] == NONE ? 0.0f : max[1]};
+#pragma unroll
+    for (u32 j = 0; j < 8; j++)
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            s[j][i] = exp2_fast(__fsub_rn(s[j][i], from[i / 2]));
+            sum[i / 2] = __fadd_rn(sum[i / 2], s[j][i]);
+        }
+}
+
+// y[2][4] += p v for 16 keys (step of the block) and 16 columns (pair), values in core order. Keys from `valid` on, of the block, may
+// hold anything and count as zero.
+__device__ __forceinline__ void add_values(float (&y)[2][4], const u32 (&p)[4], u32 values, u32 step, u32 pair, u32 valid, u32 lane) {
+    u32 v[4];
+    load_matrices_transposed(v, values + ((step * 2 + lane / 8 % 2) * CORES + pair * 2 + lane / 16) * 128 + lane % 8 * 16);
+    if (valid < step * 16 + 16) {
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            u32 key = step * 16 + i % 2 * 8 + lane % 4 * 2;
+            v[i] &= (key < valid ? 0xffffu : 0u) | (key + 1 < valid ? 0xffff0000u : 0u);
+        }
+    }
+    mma<K>(y[0], p, v[0], v[1]);
+    mma<K>(y[1], p, v[2], v[3]);
+}
+
+// Keys of a block that any line of the tile sees, from its beginning.
+__device__ __forceinline__ u32 valid_keys(u32 last, u32 block) {
+    u32 keys = last + 1 - block * BLOCK_KEYS;
+    return keys < BLOCK_KEYS ? keys : BLOCK_KEYS;
+}
+
+__device__ __forceinline__ float fold_quad(float x) {
+    x = __fadd_rn(x, __shfl_xor_sync(0xffffffffu, x, 1));
+    return __fadd_rn(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+
+// How a split joins a line's total: total = total * old + split * added.
+struct Join {
+    float old, added;
+};
+__device__ __forceinline__ Join join(float& max, float& sum, float split_max, float split_sum) {
+    // A split without a key changes nothing.
+    if (split_sum == 0.0f) return Join{1.0f, 0.0f};
+    float to = fmaxf(max, split_max);
+    Join factors = {remains(max, to), exp2_fast(__fsub_rn(split_max, to))};
+    sum = fmaf(split_sum, factors.added, __fmul_rn(sum, factors.old));
+    max = to;
+    return factors;
+}
+__device__ __forceinline__ float joined(float total, float split, Join factors) {
+    return fmaf(split, factors.added, __fmul_rn(total, factors.old));
+}
+
+// The factor that turns a line's total into its result, its sink counted.
+__device__ __forceinline__ float finish(float max, float sum, const float* sinks, u32 head) {
+    if (!sinks) return __frcp_rn(sum);
+    float sink = __fmul_rn(sinks[head], LOG2_E), to = fmaxf(max, sink), kept = remains(max, to);
+    return __fmul_rn(kept, __frcp_rn(fmaf(sum, kept, exp2_fast(__fsub_rn(sink, to)))));
+}
+
+// The queries of `lines` lines as K into shared memory, line l being row l / group, head l % group of the kv head; zeros beyond, up
+// to `room` lines.
+__device__ __forceinline__ void load_queries(u8* to, const float* q, u32 lines, u32 room, u32 group, u32 row_width, u32 thread, u32 threads) {
+    for (u32 i = thread; i < room * (DIM / 2); i += threads) {
+        u32 line = i / (DIM / 2), column = i % (DIM / 2) * 2;
+        float2 pair = line < lines ? *(const float2*)(q + u64(line / group) * row_width + line % group * DIM + column) : make_float2(0.0f, 0.0f);
+        *(u32*)(to + line * QUERY_PITCH + column * 2) = pack<K>(pair.x, pair.y);
+    }
+}
+
+// A barrier of some of a block's threads.
+__device__ __forceinline__ void barrier_of(u32 threads) {
+    asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
+}

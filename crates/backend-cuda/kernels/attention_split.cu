@@ -1,0 +1,230 @@
+// `attention` for few rows of many keys, split over the keys: bound by reading keys and values once. Two entries: partial sums of each
+// split of 256 keys, then their fold in the order of position. The bits of `attention_prefill`.
+//
+// q f32 [rows][heads * DIM]; pages with keys and values in core order [kv_head][64/8][DIM/8][8][8]; work uint4 {first_row, row_count,
+// sequence, split} [*work_count], row_count * (heads / kv_heads) at most 64 lines; every (row, split) that the row sees is in one item.
+// scratch f32 [partials][heads][DIM + 2]: y, maximum, sum; that of (row, split) is number partial_offset[row] + split.
+//
+// `attention_split`: blocks walk over (item, kv head), so the grid is fixed and one launch fits every mixture. Four warps: warp w has
+// the keys of block w of the split for the scores, and a quarter of the columns for all keys of the split for the result; weights,
+// maxima and sums change hands in shared memory. A fifth warp feeds a ring of blocks of keys and values and runs ahead into the next
+// items. Grid: SMs (fewer where there is less work). Block 160. Dynamic shared memory STAGES * DIM * 128 + 64 * (DIM * 2 + 16) + 64 *
+// 528; STAGES = 8 where DIM <= 128, else 4.
+// `attention_fold`: grid (rows, heads), block 128.
+#include "attention.cuh"
+
+#if __CUDA_ARCH__ >= 900
+
+const u32 WARPS = 4, PAIRS = DIM / 16, STAGES = DIM <= 128 ? 8 : 4;
+const u32 LINES_MAX = 64, TILES_MAX = LINES_MAX / LINES;
+const u32 WEIGHT_PITCH = SPLIT_KEYS * 2 + 16;
+const u32 BLOCKS = SPLIT_KEYS / BLOCK_KEYS;
+
+struct Shared {
+    u64 barriers[2 * STAGES];
+    // Of each line: the largest score of each block.
+    float max[TILES_MAX][BLOCKS][LINES];
+    // Of each line and block: the sums of four threads.
+    float sum[TILES_MAX][BLOCKS][LINES][4];
+};
+
+struct Pages {
+    const u8* layer;
+    const u32* pages;
+    const int* table_base;
+    u64 page_bytes, value_offset;
+};
+
+// The blocks of keys that an item reads.
+struct Span {
+    u32 first, last; // of blocks, by absolute index
+    u32 last_key;
+    __device__ __forceinline__ Span(const uint4& item, const u32* row_index, u32 window) {
+        u32 first_key = seen_at(row_index[item.x], window).first, start = item.w * BLOCKS;
+        last_key = row_index[item.x + item.y - 1];
+        first = first_key / BLOCK_KEYS > start ? first_key / BLOCK_KEYS : start;
+        last = last_key / BLOCK_KEYS < start + BLOCKS - 1 ? last_key / BLOCK_KEYS : start + BLOCKS - 1;
+    }
+};
+
+__device__ __forceinline__ void produce(u32 ring, u32 barriers, const Pages& from, const uint4* work, u32 units, u32 kv_heads,
+                                        const u32* row_index, u32 window) {
+    Place place = {0, 0};
+    for (u32 unit = blockIdx.x; unit < units; unit += gridDim.x) {
+        uint4 item = work[unit / kv_heads];
+        Span span(item, row_index, window);
+        const u32* table = from.pages + from.table_base[item.z];
+        for (u32 part = 0; part < 2; part++)
+            for (u32 block = span.first; block <= span.last; block++, place.next(STAGES)) {
+                u32 full = barriers + place.stage * 16;
+                if (place.round > 0) barrier_wait(full + 8, (place.round - 1) % 2);
+                barrier_expect(full, BLOCK_BYTES);
+                copy_bulk(ring + place.stage * BLOCK_BYTES,
+                          from.layer + table[block] * from.page_bytes + u64(unit % kv_heads) * BLOCK_BYTES + (part ? from.value_offset : 0),
+                          BLOCK_BYTES, full);
+            }
+    }
+}
+
+__device__ __forceinline__ u32 stage_at(const Place& place, u32 further) {
+    return (place.stage + further) % STAGES;
+}
+__device__ __forceinline__ void wait_stage(u32 barriers, const Place& place, u32 further) {
+    u32 round = place.round + (place.stage + further) / STAGES;
+    barrier_wait(barriers + stage_at(place, further) * 16, round % 2);
+}
+
+// One item for one kv head: what the four warps share.
+struct Unit {
+    uint4 item;
+    u32 kv_head, heads, group, lines, blocks, first_block, last_key, window;
+    const u32* row_index;
+    u32 ring, barriers, queries;
+    u8* weights;
+    Place place;
+
+    __device__ __forceinline__ u32 stage(u32 further) const {
+        return ring + stage_at(place, further) * BLOCK_BYTES;
+    }
+
+    // Scores and weights of the block that is this warp's, for 16 lines.
+    __device__ __forceinline__ void weigh_block(Shared& shared, const ScoreRule& rule, u32 tile, u32 warp, u32 lane) const {
+        float s[8][4], max[2], sum[2];
+        Seen seen[2];
+        if (warp < blocks) {
+#pragma unroll
+            for (u32 j = 0; j < 2; j++) {
+                u32 line = tile * LINES + lane / 4 + j * 8;
+                seen[j] = line < lines ? seen_at(row_index[item.x + line / group], window) : Seen{1, 0};
+            }
+            products(s, queries + tile * LINES * QUERY_PITCH, stage(warp), lane);
+            scores(s, max, rule, seen, first_block + warp, lane);
+            if (lane % 4 == 0) shared.max[tile][warp][lane / 4] = max[0], shared.max[tile][warp][lane / 4 + 8] = max[1];
+        }
+        barrier_of(WARPS * 32);
+        if (warp >= blocks) return;
+#pragma unroll
+        for (u32 j = 0; j < 2; j++)
+            for (u32 before = 0; before < warp; before++) max[j] = fmaxf(max[j], shared.max[tile][before][lane / 4 + j * 8]);
+        weigh(s, sum, max);
+        u8* to = weights + (tile * LINES + lane / 4) * WEIGHT_PITCH + (warp * BLOCK_KEYS + lane % 4 * 2) * 2;
+#pragma unroll
+        for (u32 half = 0; half < 2; half++) {
+            shared.sum[tile][warp][lane / 4 + half * 8][lane % 4] = sum[half];
+#pragma unroll
+            for (u32 j = 0; j < 8; j++)
+                *(u32*)(to + half * 8 * WEIGHT_PITCH + j * 16) = pack<K>(s[j][half * 2], s[j][half * 2 + 1]);
+        }
+    }
+
+    // Values under the weights, for 16 lines and this warp's columns, into scratch.
+    __device__ __forceinline__ void add_block_values(const Shared& shared, float* scratch, const int* partial_offset, u32 tile, u32 warp, u32 lane) const {
+        const u32 OWN = (PAIRS + WARPS - 1) / WARPS;
+        float y[OWN][2][4] = {}, max[2] = {NONE, NONE}, sum[2] = {0.0f, 0.0f};
+        for (u32 block = 0; block < blocks; block++) {
+            float factor[2];
+#pragma unroll
+            for (u32 j = 0; j < 2; j++) {
+                u32 line = lane / 4 + j * 8;
+                float to = fmaxf(max[j], shared.max[tile][block][line]);
+                factor[j] = remains(max[j], to);
+                sum[j] = fmaf(sum[j], factor[j], shared.sum[tile][block][line][lane % 4]);
+                max[j] = to;
+            }
+            wait_stage(barriers, place, blocks + block);
+            u32 valid = valid_keys(last_key, first_block + block);
+#pragma unroll
+            for (u32 i = 0; i < OWN * 8; i++) y[i / 8][i / 4 % 2][i % 4] = __fmul_rn(y[i / 8][i / 4 % 2][i % 4], factor[i / 2 % 2]);
+#pragma unroll
+            for (u32 step = 0; step < 4; step++) {
+                u32 p[4];
+                load_matrices(p, shared_address(weights) + (tile * LINES + lane % 16) * WEIGHT_PITCH + (block * BLOCK_KEYS + step * 16) * 2 + lane / 16 * 16);
+#pragma unroll
+                for (u32 i = 0; i < OWN; i++)
+                    if (warp + i * WARPS < PAIRS) add_values(y[i], p, stage(blocks + block), step, warp + i * WARPS, valid, lane);
+            }
+        }
+#pragma unroll
+        for (u32 j = 0; j < 2; j++) {
+            float whole = fold_quad(sum[j]);
+            u32 line = tile * LINES + lane / 4 + j * 8;
+            if (line >= lines) continue;
+            u32 row = item.x + line / group;
+            Seen seen = seen_at(row_index[row], window);
+            if (seen.last / SPLIT_KEYS < item.w || seen.first / SPLIT_KEYS > item.w) continue;
+            float* to = scratch + (u64(partial_offset[row] + int(item.w)) * heads + kv_head * group + line % group) * (DIM + 2);
+            if (warp == 0 && lane % 4 == 0) to[DIM] = max[j], to[DIM + 1] = whole;
+#pragma unroll
+            for (u32 i = 0; i < OWN; i++)
+                if (warp + i * WARPS < PAIRS)
+#pragma unroll
+                    for (u32 half = 0; half < 2; half++)
+                        *(float2*)(to + (warp + i * WARPS) * 16 + half * 8 + lane % 4 * 2) = make_float2(y[i][half][j * 2], y[i][half][j * 2 + 1]);
+        }
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), 1)
+    attention_split(float* scratch, const float* q, const u8* layer, const u32* row_index, const u32* pages, const int* table_base,
+                    const uint4* work, const u32* work_count, const int* partial_offset, u32 heads, u32 kv_heads, u64 page_bytes,
+                    u64 value_offset, float scale, float soft_cap, u32 window) {
+    extern __shared__ __align__(128) u8 bytes[];
+    __shared__ Shared shared;
+    u8* queries = bytes + STAGES * BLOCK_BYTES;
+    u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, barriers = shared_address(shared.barriers);
+    if (threadIdx.x < STAGES) {
+        barrier_init(barriers + threadIdx.x * 16, 1);
+        barrier_init(barriers + threadIdx.x * 16 + 8, WARPS);
+        barrier_init_done();
+    }
+    __syncthreads();
+    let_next_kernel_start();
+    wait_for_earlier_kernels();
+    u32 units = *work_count * kv_heads;
+    if (warp == WARPS) {
+        if (lane == 0)
+            produce(shared_address(bytes), barriers, Pages{layer, pages, table_base, page_bytes, value_offset}, work, units, kv_heads, row_index, window);
+        return;
+    }
+    Unit unit;
+    unit.heads = heads, unit.group = heads / kv_heads, unit.row_index = row_index, unit.window = window;
+    unit.ring = shared_address(bytes), unit.barriers = barriers, unit.queries = shared_address(queries);
+    unit.weights = queries + LINES_MAX * QUERY_PITCH, unit.place = Place{0, 0};
+    for (u32 number = blockIdx.x; number < units; number += gridDim.x) {
+        unit.item = work[number / kv_heads], unit.kv_head = number % kv_heads, unit.lines = unit.item.y * unit.group;
+        Span span(unit.item, row_index, window);
+        unit.blocks = span.last - span.first + 1, unit.first_block = span.first, unit.last_key = span.last_key;
+        u32 tiles = (unit.lines + LINES - 1) / LINES;
+        load_queries(queries, q + (u64(unit.item.x) * heads + unit.kv_head * unit.group) * DIM, unit.lines, tiles * LINES, unit.group, heads * DIM,
+                     threadIdx.x, WARPS * 32);
+        barrier_of(WARPS * 32);
+        if (warp < unit.blocks) wait_stage(barriers, unit.place, warp);
+        for (u32 tile = 0; tile < tiles; tile++) unit.weigh_block(shared, ScoreRule{scale, soft_cap}, tile, warp, lane);
+        barrier_of(WARPS * 32);
+        if (lane == 0)
+            for (u32 i = 0; i < unit.blocks; i++) barrier_arrive(barriers + stage_at(unit.place, i) * 16 + 8);
+        for (u32 tile = 0; tile < tiles; tile++) unit.add_block_values(shared, scratch, partial_offset, tile, warp, lane);
+        __syncwarp();
+        for (u32 i = 0; i < 2 * unit.blocks; i++, unit.place.next(STAGES))
+            if (i >= unit.blocks && lane == 0) barrier_arrive(barriers + unit.place.stage * 16 + 8);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+    attention_fold(Y* y, const float* scratch, const u32* row_index, const int* partial_offset, const float* sinks, u32 heads, u32 window) {
+    let_next_kernel_start();
+    wait_for_earlier_kernels();
+    u32 row = blockIdx.x, head = blockIdx.y;
+    Seen seen = seen_at(row_index[row], window);
+    for (u32 column = threadIdx.x; column < DIM; column += 128) {
+        float total = 0.0f, max = NONE, sum = 0.0f;
+#pragma unroll 4
+        for (u32 split = seen.first / SPLIT_KEYS; split <= seen.last / SPLIT_KEYS; split++) {
+            const float* partial = scratch + (u64(partial_offset[row] + int(split)) * heads + head) * (DIM + 2);
+            total = joined(total, partial[column], join(max, sum, partial[DIM], partial[DIM + 1]));
+        }
+        write(y[(u64(row) * heads + head) * DIM + column], __fmul_rn(total, finish(max, sum, sinks, head)));
+    }
+}
+
+#endif

@@ -1,0 +1,129 @@
+// `linear` for many rows, the same bits, by wgmma (sm_90a): bound by the tensor cores.
+//
+// x W [m][k], k a multiple of 8, read through a tensor map; weight W in core order; bias f32 [n] or 0; y Y [m][n].
+//
+// x_map: address in device memory of a CUtensorMap (64-byte aligned) over x as [rows][k]: 16-bit elements, dimensions {k, rows},
+// stride {k * 2} bytes, box {64, 64}, element strides 1, no interleave, swizzle of 128 bytes, zeros out of bounds.
+//
+// A tile is GROUPS * 64 outputs x ROWS rows. Outputs are the 64-wide operand, a warpgroup each 64; the rows of x are the N of the
+// instruction. A last warpgroup feeds a ring of STAGES of 64 columns: weights by bulk copies of 1 KB a stripe (16 outputs
+// take 2), x by boxes. Tiles go round over the blocks; neighbours share weights, 16 tiles of rows at a time, whose x stays in L2.
+//
+// Defines: ROWS 64, 128 or 256; GROUPS 1 or 2; STAGES. Grid: min(SMs, tiles), tiles = ceil(padded n / (64 GROUPS)) * ceil(m / ROWS).
+// Block 128 * (GROUPS + 1). Dynamic shared memory 1,024 + STAGES * (GROUPS * 8,192 + ROWS * 128 + 16).
+#include "wgmma.cuh"
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+const u32 WEIGHT_BYTES = GROUPS * 64 * 128, X_BYTES = ROWS * 128, STAGE_BYTES = WEIGHT_BYTES + X_BYTES;
+const u32 TILES_OF_ROWS = 16; // that share weights
+
+// Which tile of outputs and which of rows.
+struct Tile {
+    u32 out, row;
+    __device__ __forceinline__ Tile(u32 number, u32 outs, u32 rows) {
+        u32 band = number / (TILES_OF_ROWS * outs), left = rows - band * TILES_OF_ROWS;
+        u32 high = left < TILES_OF_ROWS ? left : TILES_OF_ROWS, within = number - band * TILES_OF_ROWS * outs;
+        out = within / high * GROUPS * 64;
+        row = (band * TILES_OF_ROWS + within % high) * ROWS;
+    }
+};
+
+struct Sizes {
+    u32 m, n, k, padded_n, padded_k, outs, rows;
+};
+
+__device__ __forceinline__ u32 full(u32 ring, u32 stage) {
+    return ring + STAGES * STAGE_BYTES + stage * 16;
+}
+__device__ __forceinline__ u32 empty(u32 ring, u32 stage) {
+    return full(ring, stage) + 8;
+}
+
+// One warp. Lane l copies stripes l, l + 32; lane 0 the boxes of x.
+__device__ __forceinline__ void produce(u32 ring, const u8* weight, const void* x_map, const Sizes& size) {
+    u32 lane = threadIdx.x % 32;
+    Place place = {0, 0};
+    for (u32 number = blockIdx.x; number < size.outs * size.rows; number += gridDim.x) {
+        Tile tile(number, size.outs, size.rows);
+        u32 stripes = (size.padded_n - tile.out) / 8 < GROUPS * 8 ? (size.padded_n - tile.out) / 8 : GROUPS * 8;
+        for (u32 start = 0; start < size.padded_k; start += 64, place.next(STAGES)) {
+            u32 to = ring + place.stage * STAGE_BYTES, barrier = full(ring, place.stage);
+            if (place.round > 0) barrier_wait(empty(ring, place.stage), (place.round - 1) % 2);
+            if (lane == 0) {
+                barrier_expect(barrier, stripes * 1024 + X_BYTES);
+                for (u32 i = 0; i < ROWS / 64; i++) copy_box(to + WEIGHT_BYTES + i * 8192, x_map, start, tile.row + i * 64, barrier);
+            }
+            __syncwarp();
+            for (u32 i = lane; i < stripes; i += 32)
+                copy_bulk(to + i * 1024, weight + (u64(tile.out / 8 + i) * size.padded_k + start) * 16, 1024, barrier);
+        }
+    }
+}
+
+// The sums of one tile, 64 outputs of this warpgroup.
+__device__ __forceinline__ void accumulate(float (&sum)[ROWS / 2], u32 ring, u32 padded_k, Place& place) {
+    u32 group = threadIdx.x / 128, previous = STAGES;
+    for (u32 start = 0; start < padded_k; start += 64, place.next(STAGES)) {
+        u32 stage = ring + place.stage * STAGE_BYTES;
+        barrier_wait(full(ring, place.stage), place.round % 2);
+        u64 weights = core_descriptor(stage + group * 8192, 1024), rows = swizzled_descriptor(stage + WEIGHT_BYTES);
+        wgmma_begin();
+#pragma unroll
+        for (u32 step = 0; step < 4; step++)
+            wgmma((W*)0, sum, weights + step * (256 >> 4), rows + step * (32 >> 4), start + step > 0);
+        wgmma_commit();
+        wgmma_wait<1>();
+        if (previous < STAGES && threadIdx.x % 128 == 0) barrier_arrive(empty(ring, previous));
+        previous = place.stage;
+    }
+    wgmma_wait<0>();
+    if (threadIdx.x % 128 == 0) barrier_arrive(empty(ring, previous));
+}
+
+__device__ __forceinline__ void store(const float (&sum)[ROWS / 2], Y* y, const float* bias, const Tile& tile, const Sizes& size) {
+    u32 lane = threadIdx.x % 32, out = tile.out + threadIdx.x / 32 * 16 + lane / 4;
+    float first = bias && out < size.n ? bias[out] : 0.0f, second = bias && out + 8 < size.n ? bias[out + 8] : 0.0f;
+#pragma unroll
+    for (u32 i = 0; i < ROWS / 2; i += 4)
+#pragma unroll
+        for (u32 j = 0; j < 2; j++) {
+            u32 row = tile.row + i * 2 + lane % 4 * 2 + j;
+            Y* line = y + u64(row) * size.n + out;
+            if (row < size.m && out < size.n) write(line[0], sum[i + j] + first);
+            if (row < size.m && out + 8 < size.n) write(line[8], sum[i + j + 2] + second);
+        }
+}
+
+extern "C" __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
+    linear_many(Y* y, const void* x_map, const W* weight, const float* bias, u32 m, u32 n, u32 k) {
+    extern __shared__ __align__(1024) u8 shared[];
+    u32 ring = round_up(shared_address(shared), 1024);
+    if (threadIdx.x < STAGES) {
+        barrier_init(full(ring, threadIdx.x), 1);
+        barrier_init(empty(ring, threadIdx.x), GROUPS);
+        barrier_init_done();
+    }
+    __syncthreads();
+    let_next_kernel_start();
+    wait_for_earlier_kernels();
+    u32 padded_n = round_up(n, 64);
+    Sizes size = {m, n, k, padded_n, round_up(k, 64), (padded_n / 64 + GROUPS - 1) / GROUPS, (m + ROWS - 1) / ROWS};
+    if (threadIdx.x / 128 == GROUPS) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if (threadIdx.x / 32 == GROUPS * 4) {
+            asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(x_map) : "memory");
+            produce(ring, (const u8*)weight, x_map, size);
+        }
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        Place place = {0, 0};
+        for (u32 number = blockIdx.x; number < size.outs * size.rows; number += gridDim.x) {
+            float sum[ROWS / 2];
+            accumulate(sum, ring, size.padded_k, place);
+            store(sum, y, bias, Tile(number, size.outs, size.rows), size);
+        }
+    }
+}
+
+#endif
