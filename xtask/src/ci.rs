@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::{clients, features, models, process, tidy};
+use crate::{clients, cubins, features, models, process, tidy};
 
 /// One check and how to run it.
 struct Check {
@@ -34,7 +34,8 @@ const CHEAP: [Check; 4] = [
     },
 ];
 
-const COSTLY: [Check; 4] = [
+const COSTLY: [Check; 5] = [
+    Check { name: "kernels", run: kernels },
     Check { name: "models", run: |root| models::fetch_all(root).map(|()| Outcome::Passed) },
     // Without target flags, so that doctests run as well.
     Check { name: "tests and doctests", run: |root| cargo(root, &["test", "--locked", "--workspace"]) },
@@ -103,6 +104,12 @@ fn seconds(time: Duration) -> String {
 fn cargo(root: &Path, arguments: &[&str]) -> Result<Outcome> {
     process::run(process::cargo().args(arguments).current_dir(root))?;
     Ok(Outcome::Passed)
+}
+
+/// The kernels of the CUDA backend, where their compiler can be had.
+fn kernels(root: &Path) -> Result<Outcome> {
+    let compiled = cubins::run(root)?;
+    Ok(compiled.map_or(Outcome::Skipped("NVRTC can't be had as a Python package"), |_| Outcome::Passed))
 }
 
 /// cargo-deny where it is installed; its essential checks are part of tidy either way.

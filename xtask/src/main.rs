@@ -6,6 +6,7 @@
 mod checkpoint;
 mod ci;
 mod clients;
+mod cubins;
 mod demo;
 mod features;
 mod goldens;
@@ -48,6 +49,8 @@ enum Command {
     Clients(clients::Arguments),
     /// Test what a default build leaves out: the server's optional features
     Features,
+    /// Compile every kernel of the CUDA backend for every architecture that is tested; needs no card
+    Cubins,
     /// Run what takes too long for every change: the whole exactness matrix, the long random runs, true shapes
     Soak(soak::Arguments),
     /// Write a checkpoint of a known model's shape with random weights
@@ -78,6 +81,7 @@ fn run(command: Command) -> Result<()> {
         Command::Models => models::fetch_all(&root),
         Command::Clients(arguments) => clients::run(&root, &arguments),
         Command::Features => features::run(&root),
+        Command::Cubins => cubins::run(&root).map(|_| ()),
         Command::Soak(arguments) => soak::run(&root, &arguments),
         Command::Checkpoint(arguments) => checkpoint::run(&root, &arguments),
         Command::BenchPeers(arguments) => peers::run(&root, &arguments),
