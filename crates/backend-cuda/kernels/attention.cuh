@@ -7,7 +7,7 @@
 // columns; four threads are folded at the end of a split of 256 keys. Splits are folded from left to right. Every
 // rounding is spelled out, for a compiler that contracts one kernel's and not the other's would part them.
 //
-// K is f16 or bf16, values have the same format and DIM (a multiple of 16) is the size of keys and values.
+// K is f16 or bf16, values have the same format and DIM (a multiple of 16) is the size of keys and values. -DSOFT_CAP=1 where there is one.
 #pragma once
 #include "ring.cuh"
 
@@ -33,9 +33,11 @@ __device__ __forceinline__ float remains(float old_max, float max) {
 struct ScoreRule {
     float scale, soft_cap;
     __device__ __forceinline__ float score(float product) const {
-        float s = __fmul_rn(product, soft_cap > 0.0f ? scale : __fmul_rn(scale, LOG2_E));
-        if (soft_cap > 0.0f) s = __fmul_rn(__fmul_rn(soft_cap, tanhf(s / soft_cap)), LOG2_E);
-        return s;
+#if SOFT_CAP
+        return __fmul_rn(__fmul_rn(soft_cap, tanhf(__fmul_rn(product, scale) / soft_cap)), LOG2_E);
+#else
+        return __fmul_rn(product, __fmul_rn(scale, LOG2_E));
+#endif
     }
 };
 

@@ -8,14 +8,17 @@
 // `attention_split`: blocks walk over (item, kv head), so the grid is fixed and one launch fits every mixture. Four warps: warp w has
 // the keys of block w of the split for the scores, and a quarter of the columns for all keys of the split for the result; weights,
 // maxima and sums change hands in shared memory. A fifth warp feeds a ring of blocks of keys and values and runs ahead into the next
-// items. Grid: SMs (fewer where there is less work). Block 160. Dynamic shared memory STAGES * DIM * 128 + 64 * (DIM * 2 + 16) + 64 *
-// 528; STAGES = 8 where DIM <= 128, else 4.
-// `attention_fold`: grid (rows, heads), block 128.
+// items. Two blocks an SM, where they fit, hide one's barriers behind the other's products. `lines` is the most lines of an item, a
+// multiple of 16. Grid: 2 * SMs. Block 160. Dynamic shared memory STAGES * DIM * 128 + lines * (DIM * 2 + 544); STAGES = 8 where DIM <= 64, 5
+// where DIM <= 128, else 4.
+//
+// `attention_fold`: a block has 32 columns of a (row, head). The maxima before each split come from a scan, so all factors are made at
+// once; then sums and columns go through the splits in order. Grid: (rows, heads, ceil(DIM / 32)), block 128.
 #include "attention.cuh"
 
 #if __CUDA_ARCH__ >= 900
 
-const u32 WARPS = 4, PAIRS = DIM / 16, STAGES = DIM <= 128 ? 8 : 4;
+const u32 WARPS = 4, PAIRS = DIM / 16, STAGES = DIM <= 64 ? 8 : DIM <= 128 ? 5 : 4;
 const u32 LINES_MAX = 64, TILES_MAX = LINES_MAX / LINES;
 const u32 WEIGHT_PITCH = SPLIT_KEYS * 2 + 16;
 const u32 BLOCKS = SPLIT_KEYS / BLOCK_KEYS;
@@ -164,10 +167,10 @@ struct Unit {
     }
 };
 
-extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), 1)
+extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), DIM <= 128 ? 2 : 1)
     attention_split(float* scratch, const float* q, const u8* layer, const u32* row_index, const u32* pages, const int* table_base,
                     const uint4* work, const u32* work_count, const int* partial_offset, u32 heads, u32 kv_heads, u64 page_bytes,
-                    u64 value_offset, float scale, float soft_cap, u32 window) {
+                    u64 value_offset, float scale, float soft_cap, u32 window, u32 lines) {
     extern __shared__ __align__(128) u8 bytes[];
     __shared__ Shared shared;
     u8* queries = bytes + STAGES * BLOCK_BYTES;
@@ -189,7 +192,7 @@ extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), 1)
     Unit unit;
     unit.heads = heads, unit.group = heads / kv_heads, unit.row_index = row_index, unit.window = window;
     unit.ring = shared_address(bytes), unit.barriers = barriers, unit.queries = shared_address(queries);
-    unit.weights = queries + LINES_MAX * QUERY_PITCH, unit.place = Place{0, 0};
+    unit.weights = queries + lines * QUERY_PITCH, unit.place = Place{0, 0};
     for (u32 number = blockIdx.x; number < units; number += gridDim.x) {
         unit.item = work[number / kv_heads], unit.kv_head = number % kv_heads, unit.lines = unit.item.y * unit.group;
         Span span(unit.item, row_index, window);
@@ -210,21 +213,62 @@ extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), 1)
     }
 }
 
+const u32 FOLD_COLUMNS = 32, FOLD_SPLITS = 128; // of a pass
+
+// The largest of the values of this thread and of those before it.
+__device__ __forceinline__ float scan_max(float x, float (&warps)[4]) {
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+    for (u32 step = 1; step < 32; step *= 2) {
+        float before = __shfl_up_sync(0xffffffffu, x, step);
+        if (lane >= step) x = fmaxf(x, before);
+    }
+    if (lane == 31) warps[warp] = x;
+    __syncthreads();
+    for (u32 i = 0; i < warp; i++) x = fmaxf(x, warps[i]);
+    return x;
+}
+
 extern "C" __global__ void __launch_bounds__(128)
     attention_fold(Y* y, const float* scratch, const u32* row_index, const int* partial_offset, const float* sinks, u32 heads, u32 window) {
+    __shared__ float columns[FOLD_SPLITS][FOLD_COLUMNS], maxima[FOLD_SPLITS + 1], sums[FOLD_SPLITS], warps[4];
+    __shared__ Join factors[FOLD_SPLITS];
     let_next_kernel_start();
     wait_for_earlier_kernels();
-    u32 row = blockIdx.x, head = blockIdx.y;
+    u32 row = blockIdx.x, head = blockIdx.y, column0 = blockIdx.z * FOLD_COLUMNS, thread = threadIdx.x, lane = thread % 32;
     Seen seen = seen_at(row_index[row], window);
-    for (u32 column = threadIdx.x; column < DIM; column += 128) {
-        float total = 0.0f, max = NONE, sum = 0.0f;
-#pragma unroll 4
-        for (u32 split = seen.first / SPLIT_KEYS; split <= seen.last / SPLIT_KEYS; split++) {
-            const float* partial = scratch + (u64(partial_offset[row] + int(split)) * heads + head) * (DIM + 2);
-            total = joined(total, partial[column], join(max, sum, partial[DIM], partial[DIM + 1]));
+    u32 last = seen.last / SPLIT_KEYS, width = DIM - column0 < FOLD_COLUMNS ? DIM - column0 : FOLD_COLUMNS;
+    u64 step = u64(heads) * (DIM + 2);
+    const float* partials = scratch + (u64(partial_offset[row] + int(seen.first / SPLIT_KEYS)) * heads + head) * (DIM + 2);
+    float total = 0.0f, max = NONE, sum = 0.0f;
+    for (u32 first = seen.first / SPLIT_KEYS; first <= last; first += FOLD_SPLITS, partials += FOLD_SPLITS * step) {
+        u32 count = last - first + 1 < FOLD_SPLITS ? last - first + 1 : FOLD_SPLITS;
+#pragma unroll 8
+        for (u32 i = thread / 32; i < count; i += 4)
+            if (lane < width) columns[i][lane] = partials[i * step + column0 + lane];
+        float own = thread < count ? partials[thread * step + DIM] : NONE;
+        float own_sum = thread < count ? partials[thread * step + DIM + 1] : 0.0f;
+        // What `join` does, with the maxima known beforehand. Splits without a key have no part in the maximum.
+        float to = fmaxf(max, scan_max(own_sum == 0.0f ? NONE : own, warps));
+        maxima[thread + 1] = to;
+        if (thread == 0) maxima[0] = max;
+        sums[thread] = own_sum;
+        __syncthreads();
+        bool empty = own_sum == 0.0f;
+        factors[thread] = Join{empty ? 1.0f : remains(maxima[thread], to), empty ? 0.0f : exp2_fast(__fsub_rn(own, to))};
+        __syncthreads();
+        if (thread < 32) {
+#pragma unroll 8
+            for (u32 i = 0; i < count; i++) {
+                Join factor = factors[i];
+                sum = fmaf(sums[i], factor.added, __fmul_rn(sum, factor.old));
+                total = joined(total, columns[i][lane], factor);
+            }
         }
-        write(y[(u64(row) * heads + head) * DIM + column], __fmul_rn(total, finish(max, sum, sinks, head)));
+        max = maxima[count];
+        __syncthreads();
     }
+    if (thread < width) write(y[(u64(row) * heads + head) * DIM + column0 + thread], __fmul_rn(total, finish(max, sum, sinks, head)));
 }
 
 #endif

@@ -1,6 +1,6 @@
 // y[row] = weight[ids[row]], or embeddings[row] where the id is 0xffffffff.
 //
-// ids u32 [rows]; weight W [vocabulary][width], row-major, or in core order with -DCORE=1 (then width_padded columns);
+// ids u32 [rows]; weight W [vocabulary][width], row-major, or in tile order with -DTILED=1 (as `linear` has it);
 // embeddings f32 [rows][width] or 0; y Y [rows][width]. Grid: rows; block 256. Bound: the bytes of y.
 #include "formats.cuh"
 
@@ -11,8 +11,8 @@ extern "C" __global__ void embed(Y* y, const u32* ids, const W* weight, const fl
     for (u32 column = threadIdx.x; column < width; column += blockDim.x) {
         float x;
         if (id < vocabulary) {
-#if CORE
-            x = read(weight[core_place(id, column, round_up(width, 64))]);
+#if TILED
+            x = read(weight[tile_place(id, column, round_up(width, 64))]);
 #else
             x = read(weight[u64(id) * width + column]);
 #endif

@@ -76,10 +76,17 @@ __device__ __forceinline__ void let_next_kernel_start() {
 #endif
 }
 
-// The place of (row, column) in a matrix of `columns` columns in core order [rows/8][columns/8][8][8], columns a multiple of 8.
+// The place of (row, column) in core order [rows/8][columns/8][8][8]; columns a multiple of 8.
 __device__ __forceinline__ u64 core_place(u32 row, u32 column, u32 columns) {
     u64 core = u64(row / 8) * (columns / 8) + column / 8;
     return core * 64 + (row % 8) * 8 + column % 8;
+}
+
+// The place of (row, column) in tile order [rows/16][columns/64][2][8][8][8]: tiles of 16 rows x 64 columns, each two halves of 8 rows in
+// core order; columns a multiple of 64.
+__device__ __forceinline__ u64 tile_place(u32 row, u32 column, u32 columns) {
+    u64 tile = u64(row / 16) * (columns / 64) + column / 64;
+    return tile * 1024 + core_place(row % 16, column % 64, 64);
 }
 
 // `count` up to the next multiple of `unit`.

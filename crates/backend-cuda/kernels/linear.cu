@@ -1,20 +1,21 @@
 // y[row][n] = sum_k x[row][k] * weight[n][k] + bias[n]: one float32 accumulator an output, k ascending, never split.
 //
-// x W [m][k] row-major; weight W: bf16 and f16 in core order [n/8][k/8][8][8], n and k padded with zeros to multiples of
-// 64, by `repack`; f32 row-major [n][k]. bias f32 [n] or 0; y Y [m][n].
+// x W [m][k] row-major; weight W: bf16 and f16 in tile order [n/16][k/64][2][8][8][8], n and k padded with zeros to
+// multiples of 64, by `repack`; f32 row-major [n][k]. bias f32 [n] or 0; y Y [m][n].
 //
 // `linear` takes any number of rows and needs nothing but sm_80: the plain form that the fast ones are held against, and
 // the f32 form. Grid: (ceil(n / 64), ceil(m / 64)); block 128 for bf16 and f16, 256 for f32.
 #include "mma.cuh"
 
-// Row-major [n][k] into core order, padding written as zeros. Grid: ceil(padded n * padded k / 8 / 256), block 256: a thread
+// Row-major [n][k] into tile order, padding written as zeros. Grid: ceil(padded n * padded k / 8 / 256), block 256: a thread
 // writes 16 bytes.
 extern "C" __global__ void repack(u16* out, const u16* in, u32 n, u32 k) {
     wait_for_earlier_kernels();
     u32 columns = round_up(k, 64);
     u64 piece = u64(blockIdx.x) * blockDim.x + threadIdx.x;
-    u64 core = piece / 8;
-    u32 row = u32(core / (columns / 8)) * 8 + piece % 8, column = u32(core % (columns / 8)) * 8;
+    u64 tile = piece / 128;
+    u32 row = u32(tile / (columns / 64)) * 16 + piece / 64 % 2 * 8 + piece % 8;
+    u32 column = u32(tile % (columns / 64)) * 64 + piece / 8 % 8 * 8;
     if (row >= round_up(n, 64)) return;
     for (u32 i = 0; i < 8; i++)
         out[piece * 8 + i] = row < n && column + i < k ? in[u64(row) * k + column + i] : 0;
@@ -67,11 +68,11 @@ extern "C" __global__ void __launch_bounds__(128)
     wait_for_earlier_kernels();
     u32 lane = threadIdx.x % 32, out0 = blockIdx.x * 64 + threadIdx.x / 32 * 16, row0 = blockIdx.y * 64;
     u32 columns = round_up(k, 64);
-    const u32* upper = (const u32*)weight + u64(out0) * columns / 2 + lane;
-    const u32* lower = upper + u64(columns) * 4;
+    const u32* tiles = (const u32*)weight + u64(out0) * columns / 2 + lane;
     float sum[8][4] = {};
     for (u32 start = 0; start < columns; start += 16) {
-        u32 a[4] = {upper[start * 4], lower[start * 4], upper[start * 4 + 32], lower[start * 4 + 32]};
+        const u32* cores = tiles + start / 64 * 512 + start % 64 * 4;
+        u32 a[4] = {cores[0], cores[256], cores[32], cores[288]};
 #pragma unroll
         for (u32 group = 0; group < 8; group++) {
             u32 row = row0 + group * 8 + lane / 4, column = start + lane % 4 * 2;

@@ -1,120 +1,130 @@
 // `linear` for 1 to ROWS rows (8, 16, 32 or 64), the same bits: bound by reading the weights once.
 //
-// x W [m][k], k a multiple of 32; weight W in core order; bias f32 [n] or 0; y Y [m][n].
+// x W [m][k], k a multiple of 8, read through a tensor map; weight W in tile order; bias f32 [n] or 0; y Y [m][n].
 //
-// A consumer warp owns a tile of outputs for all rows of x: 16 as the 16-wide operand, or with -DNARROW=1 8 as the
-// 8-wide operand, which gives twice as many tiles where n is small. A last warp feeds a ring of stages: `chunk` columns
-// (a multiple of 64) of every tile's stripes and of x. Weights come before the earlier kernel has ended, x after.
+// x_map: address in device memory of a CUtensorMap (64-byte aligned) over x as [rows][k]: 16-bit elements, dimensions {k, rows},
+// stride {k * 2} bytes, box {64, ROWS}, element strides 1, no interleave, swizzle of 128 bytes, zeros out of bounds.
 //
-// Grid: any number of blocks, tiles go round over (block, warp); best: SMs = S, tiles T = padded n / 16 (8 if narrow), a
-// share P = ceil(T / S) of an SM, rounds R = ceil(P / 12), warps = ceil(P / R), blocks = min(S, ceil(T / warps)). Block: 32 * (warps + 1).
-// Dynamic shared memory: 128 + stages * (warps * chunk * 32 (16 if narrow) + ROWS * (chunk * 2 + 16)).
+// A consumer warp owns some outputs for all rows of x: 16 as the 16-wide operand, or with -DNARROW=1 8 as the 8-wide operand, which
+// gives twice as many warps where n is small. A last warp feeds a ring of stages: `chunk` columns (a multiple of 64) of every
+// warp's weights and of x. Weights come before the earlier kernel has ended, x after. Copies a row of x, in place of boxes,
+// held the kernel up by their number.
+//
+// Grid: any number of blocks, outputs go round over (block, warp); best: SMs = S, shares T = padded n / 16 (8 if narrow), a share of
+// an SM P = ceil(T / S), rounds R = ceil(P / 12), warps = ceil(P / R), blocks = min(S, ceil(T / warps)). Block: 32 * (warps + 1). Dynamic
+// shared memory: 2,048 + stages * chunk * (warps * 32 (16 if narrow) + ROWS * 2); stages at most 8.
 #include "ring.cuh"
 
 #if __CUDA_ARCH__ >= 900
 
 #if NARROW
-const u32 STRIPES = 1;
+const u32 OUTS = 8, GROUP_ROWS = 16;
 #else
-const u32 STRIPES = 2;
+const u32 OUTS = 16, GROUP_ROWS = 8;
 #endif
-const u32 STAGES_MAX = 8;
-
-struct Stage {
-    u32 weights, x, pitch, full, empty;
-};
+const u32 GROUPS = (ROWS + GROUP_ROWS - 1) / GROUP_ROWS;
+// Bytes of a warp's weights and of x for 64 columns.
+const u32 WEIGHT_SLAB = OUTS * 128, X_SLAB = ROWS * 128;
 
 struct Ring {
-    u32 base, warps, chunk, stages;
-    __device__ __forceinline__ Stage at(u32 stage) const {
-        u32 weight_bytes = warps * STRIPES * chunk * 16, pitch = chunk * 2 + 16;
-        u32 start = base + 128 + stage * (weight_bytes + ROWS * pitch);
-        return Stage{start, start + weight_bytes, pitch, base + stage * 8, base + STAGES_MAX * 8 + stage * 8};
+    u32 barriers, stages_at, warps, slabs, stages;
+    __device__ __forceinline__ u32 full(u32 stage) const {
+        return barriers + stage * 16;
+    }
+    __device__ __forceinline__ u32 empty(u32 stage) const {
+        return barriers + stage * 16 + 8;
+    }
+    __device__ __forceinline__ u32 weights(u32 stage, u32 warp) const {
+        return stages_at + (stage * (warps * WEIGHT_SLAB + X_SLAB) + warp * WEIGHT_SLAB) * slabs;
+    }
+    __device__ __forceinline__ u32 x(u32 stage) const {
+        return weights(stage, warps);
     }
 };
 
-// The columns of a stage's weights and rows of x, from `start`.
+// What one thread copies: weights of the block's outputs, and x, `slabs` times 64 columns from slab `start` on.
 struct Feed {
-    const u8 *weight, *x;
-    u32 m, k, padded, tiles, tile0;
+    const u8* weight;
+    const void* x_map;
+    u32 slabs, shares, share0;
+
     __device__ __forceinline__ u32 present(u32 warps) const {
-        return tile0 >= tiles ? 0 : (tiles - tile0 < warps ? tiles - tile0 : warps);
+        return shares - share0 < warps ? shares - share0 : warps;
     }
-    __device__ __forceinline__ void weights(const Ring& ring, const Stage& stage, u32 start, u32 width, u32 lane) const {
-        for (u32 i = lane; i < present(ring.warps) * STRIPES; i += 32)
-            copy_bulk(stage.weights + i * ring.chunk * 16, weight + (u64(tile0 * STRIPES + i) * padded + start) * 16,
-                      width * 16, stage.full);
+    __device__ __forceinline__ void announce(const Ring& ring, u32 stage, u32 width) const {
+        barrier_expect(ring.full(stage), width * (present(ring.warps) * WEIGHT_SLAB + X_SLAB));
     }
-    __device__ __forceinline__ void rows(const Stage& stage, u32 start, u32 width, u32 lane) const {
-        for (u32 i = lane; i < m; i += 32) copy_bulk(stage.x + i * stage.pitch, x + (u64(i) * k + start) * 2, width * 2, stage.full);
+    __device__ __forceinline__ void weights(const Ring& ring, u32 stage, u32 start, u32 width) const {
+        u32 count = present(ring.warps), barrier = ring.full(stage);
+        for (u32 warp = 0; warp < count; warp++) {
+            u32 share = share0 + warp, to = ring.weights(stage, warp);
+#if NARROW
+            const u8* from = weight + (u64(share / 2) * slabs + start) * 2048 + share % 2 * 1024;
+            for (u32 slab = 0; slab < width; slab++) copy_bulk(to + slab * 1024, from + slab * 2048, 1024, barrier);
+#else
+            copy_bulk(to, weight + (u64(share) * slabs + start) * 2048, width * 2048, barrier);
+#endif
+        }
     }
-    __device__ __forceinline__ u32 bytes(const Ring& ring, u32 width) const {
-        return width * (present(ring.warps) * STRIPES * 16 + m * 2);
+    __device__ __forceinline__ void rows(const Ring& ring, u32 stage, u32 start, u32 width) const {
+        for (u32 slab = 0; slab < width; slab++) copy_box(ring.x(stage) + slab * X_SLAB, x_map, (start + slab) * 64, 0, ring.full(stage));
     }
 };
 
-__device__ __forceinline__ u32 width_at(u32 start, u32 chunk, u32 k) {
-    return k - start < chunk ? k - start : chunk;
+__device__ __forceinline__ u32 width_at(u32 start, u32 width, u32 slabs) {
+    return slabs - start < width ? slabs - start : width;
 }
 
-__device__ __forceinline__ void produce(const Ring& ring, Feed feed, u32 lane) {
-    u32 chunks = (feed.k + ring.chunk - 1) / ring.chunk, step = gridDim.x * ring.warps;
-    u32 early = chunks < ring.stages ? chunks : ring.stages;
-    for (u32 i = 0; i < early; i++) {
-        Stage stage = ring.at(i);
-        u32 start = i * ring.chunk, width = width_at(start, ring.chunk, feed.k);
-        if (lane == 0) barrier_expect(stage.full, feed.bytes(ring, width));
-        __syncwarp();
-        feed.weights(ring, stage, start, width, lane);
-    }
+__device__ __forceinline__ void produce(const Ring& ring, Feed feed) {
+    u32 chunks = (feed.slabs + ring.slabs - 1) / ring.slabs, early = chunks < ring.stages ? chunks : ring.stages;
+    if (feed.share0 < feed.shares)
+        for (u32 i = 0; i < early; i++) {
+            u32 width = width_at(i * ring.slabs, ring.slabs, feed.slabs);
+            feed.announce(ring, i, width);
+            feed.weights(ring, i, i * ring.slabs, width);
+        }
+    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;\nprefetch.tensormap [%0];" ::"l"(feed.x_map) : "memory");
     let_next_kernel_start();
     wait_for_earlier_kernels();
-    for (u32 i = 0; i < early; i++) feed.rows(ring.at(i), i * ring.chunk, width_at(i * ring.chunk, ring.chunk, feed.k), lane);
+    if (feed.share0 < feed.shares)
+        for (u32 i = 0; i < early; i++) feed.rows(ring, i, i * ring.slabs, width_at(i * ring.slabs, ring.slabs, feed.slabs));
     Place place = {early % ring.stages, early / ring.stages};
-    u32 first = early;
-    for (; feed.tile0 < feed.tiles; feed.tile0 += step, first = 0)
+    for (u32 first = early; feed.share0 < feed.shares; feed.share0 += gridDim.x * ring.warps, first = 0)
         for (u32 i = first; i < chunks; i++, place.next(ring.stages)) {
-            Stage stage = ring.at(place.stage);
-            u32 start = i * ring.chunk, width = width_at(start, ring.chunk, feed.k);
-            if (place.round > 0) barrier_wait(stage.empty, (place.round - 1) % 2);
-            if (lane == 0) barrier_expect(stage.full, feed.bytes(ring, width));
-            __syncwarp();
-            feed.weights(ring, stage, start, width, lane);
-            feed.rows(stage, start, width, lane);
+            u32 width = width_at(i * ring.slabs, ring.slabs, feed.slabs);
+            if (place.round > 0) barrier_wait(ring.empty(place.stage), (place.round - 1) % 2);
+            feed.announce(ring, place.stage, width);
+            feed.weights(ring, place.stage, i * ring.slabs, width);
+            feed.rows(ring, place.stage, i * ring.slabs, width);
         }
 }
 
-#if NARROW
-const u32 GROUP_ROWS = 16;
-#else
-const u32 GROUP_ROWS = 8;
-#endif
-const u32 GROUPS = (ROWS + GROUP_ROWS - 1) / GROUP_ROWS;
-
-// 32 columns, two steps, of a tile's weights and of every group of rows.
+// Half a slab, 32 columns in two steps, of a warp's weights and of every group of rows.
 struct Fragments {
 #if NARROW
     u32 weights[4], x[GROUPS][2][4];
 #else
     u32 weights[2][4], x[GROUPS][4];
 #endif
-    __device__ __forceinline__ void load(u32 weights_at, u32 x_at, u32 pitch, u32 stripe, u32 lane) {
+    // The 16-byte piece q of row r of x lies at piece q ^ r % 8: the tensor map's swizzle.
+    __device__ __forceinline__ void load(u32 weights_at, u32 x_at, u32 half, u32 lane) {
 #if NARROW
-        load_matrices(weights, weights_at + lane * 16);
+        load_matrices(weights, weights_at + half * 512 + lane * 16);
 #pragma unroll
-        for (u32 group = 0; group < GROUPS; group++) {
-            // Rows 8 to 15 of the operand repeat rows 0 to 7 where there are no others; their sums are not used.
-            u32 row = group * 16 + lane % 8 + (ROWS > 8 ? lane / 8 % 2 * 8 : 0);
-            load_matrices(x[group][0], x_at + row * pitch + lane / 16 * 16);
-            load_matrices(x[group][1], x_at + row * pitch + lane / 16 * 16 + 32);
-        }
+        for (u32 group = 0; group < GROUPS; group++)
+#pragma unroll
+            for (u32 step = 0; step < 2; step++) {
+                // Rows 8 to 15 of the operand repeat rows 0 to 7 where there are no others; their sums are not used.
+                u32 row = group * 16 + lane % 8 + (ROWS > 8 ? lane / 8 % 2 * 8 : 0);
+                load_matrices(x[group][step], x_at + row * 128 + ((half * 4 + step * 2 + lane / 16) ^ lane % 8) * 16);
+            }
 #else
-        u32 at = weights_at + lane / 8 % 2 * stripe + lane / 16 * 128 + lane % 8 * 16;
+        u32 at = weights_at + lane / 8 % 2 * 1024 + half * 512 + lane / 16 * 128 + lane % 8 * 16;
         load_matrices(weights[0], at);
         load_matrices(weights[1], at + 256);
 #pragma unroll
         for (u32 group = 0; group < GROUPS; group++)
-            load_matrices(x[group], x_at + (group * 8 + lane % 8) * pitch + lane / 8 * 16);
+            load_matrices(x[group], x_at + (group * 8 + lane % 8) * 128 + ((half * 4 + lane / 8) ^ lane % 8) * 16);
 #endif
     }
     __device__ __forceinline__ void multiply(float (&sum)[GROUPS][4]) const {
@@ -131,55 +141,58 @@ struct Fragments {
     }
 };
 
-__device__ __forceinline__ void store(const float (&sum)[GROUPS][4], Y* y, const float* bias, u32 tile, u32 m, u32 n, u32 lane) {
+__device__ __forceinline__ void store(const float (&sum)[GROUPS][4], Y* y, const float* bias, u32 share, u32 m, u32 n, u32 lane) {
 #pragma unroll
     for (u32 group = 0; group < GROUPS; group++)
 #pragma unroll
         for (u32 i = 0; i < 4; i++) {
 #if NARROW
-            u32 out = tile * 8 + lane % 4 * 2 + i % 2, row = group * 16 + lane / 4 + i / 2 * 8;
+            u32 out = share * 8 + lane % 4 * 2 + i % 2, row = group * 16 + lane / 4 + i / 2 * 8;
 #else
-            u32 out = tile * 16 + lane / 4 + i / 2 * 8, row = group * 8 + lane % 4 * 2 + i % 2;
+            u32 out = share * 16 + lane / 4 + i / 2 * 8, row = group * 8 + lane % 4 * 2 + i % 2;
 #endif
             if (row < m && out < n && row < ROWS) write(y[u64(row) * n + out], sum[group][i] + (bias ? bias[out] : 0.0f));
         }
 }
 
 extern "C" __global__ void __launch_bounds__(416, 1)
-    linear_few(Y* y, const W* x, const W* weight, const float* bias, u32 m, u32 n, u32 k, u32 chunk, u32 stages) {
-    extern __shared__ __align__(128) u8 shared[];
-    u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32 - 1;
-    Ring ring = {shared_address(shared), warps, chunk, stages};
+    linear_few(Y* y, const void* x_map, const W* weight, const float* bias, u32 m, u32 n, u32 k, u32 chunk, u32 stages) {
+    extern __shared__ __align__(1024) u8 shared[];
+    u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32 - 1, start = round_up(shared_address(shared), 1024);
+    Ring ring = {start, start + 1024, warps, chunk / 64, stages};
     if (threadIdx.x < stages) {
-        barrier_init(ring.at(threadIdx.x).full, 1);
-        barrier_init(ring.at(threadIdx.x).empty, warps);
+        barrier_init(ring.full(threadIdx.x), 1);
+        barrier_init(ring.empty(threadIdx.x), warps);
         barrier_init_done();
     }
     __syncthreads();
-    Feed feed = {(const u8*)weight, (const u8*)x, m, k, round_up(k, 64), round_up(n, 64) / (8 * STRIPES), blockIdx.x * warps};
-    if (warp == warps) return produce(ring, feed, lane);
+    Feed feed = {(const u8*)weight, x_map, round_up(k, 64) / 64, round_up(n, 64) / OUTS, blockIdx.x * warps};
+    if (warp == warps) {
+        if (lane == 0) produce(ring, feed);
+        return;
+    }
     wait_for_earlier_kernels();
     Place place = {0, 0};
-    for (u32 tile0 = feed.tile0; tile0 < feed.tiles; tile0 += gridDim.x * warps) {
+    for (u32 share0 = feed.share0; share0 < feed.shares; share0 += gridDim.x * warps) {
         float sum[GROUPS][4] = {};
-        for (u32 start = 0; start < k; start += chunk, place.next(stages)) {
-            Stage stage = ring.at(place.stage);
-            u32 weights = stage.weights + warp * STRIPES * chunk * 16, width = width_at(start, chunk, k);
-            barrier_wait(stage.full, place.round % 2);
-            // The loads of the next 32 columns go before the products of these, which wait for one another.
-            Fragments now, next;
-            now.load(weights, stage.x, stage.pitch, chunk * 16, lane);
-#pragma unroll 4
-            for (u32 column = 32; column < width; column += 32) {
-                next.load(weights + column * 16, stage.x + column * 2, stage.pitch, chunk * 16, lane);
-                now.multiply(sum);
-                now = next;
+        for (u32 first = 0; first < feed.slabs; first += ring.slabs, place.next(stages)) {
+            u32 weights = ring.weights(place.stage, warp), x = ring.x(place.stage), width = width_at(first, ring.slabs, feed.slabs);
+            barrier_wait(ring.full(place.stage), place.round % 2);
+            // The loads of a half go before the products of the half before, which wait for one another.
+            Fragments even, odd;
+            even.load(weights, x, 0, lane);
+#pragma unroll 2
+            for (u32 slab = 0; slab < width; slab++) {
+                odd.load(weights, x, 1, lane);
+                even.multiply(sum);
+                weights += WEIGHT_SLAB, x += X_SLAB;
+                if (slab + 1 < width) even.load(weights, x, 0, lane);
+                odd.multiply(sum);
             }
-            now.multiply(sum);
             __syncwarp();
-            if (lane == 0) barrier_arrive(stage.empty);
+            if (lane == 0) barrier_arrive(ring.empty(place.stage));
         }
-        if (tile0 + warp < feed.tiles) store(sum, y, bias, tile0 + warp, m, n, lane);
+        if (share0 + warp < feed.shares) store(sum, y, bias, share0 + warp, m, n, lane);
     }
 }
 

@@ -1,13 +1,13 @@
 // `linear` for many rows, the same bits, by wgmma (sm_90a): bound by the tensor cores.
 //
-// x W [m][k], k a multiple of 8, read through a tensor map; weight W in core order; bias f32 [n] or 0; y Y [m][n].
+// x W [m][k], k a multiple of 8, read through a tensor map; weight W in tile order; bias f32 [n] or 0; y Y [m][n].
 //
 // x_map: address in device memory of a CUtensorMap (64-byte aligned) over x as [rows][k]: 16-bit elements, dimensions {k, rows},
 // stride {k * 2} bytes, box {64, 64}, element strides 1, no interleave, swizzle of 128 bytes, zeros out of bounds.
 //
 // A tile is GROUPS * 64 outputs x ROWS rows. Outputs are the 64-wide operand, a warpgroup each 64; the rows of x are the N of the
-// instruction. A last warpgroup feeds a ring of STAGES of 64 columns: weights by bulk copies of 1 KB a stripe (16 outputs
-// take 2), x by boxes. Tiles go round over the blocks; neighbours share weights, 16 tiles of rows at a time, whose x stays in L2.
+// instruction. A last warpgroup feeds a ring of STAGES of 64 columns: weights by bulk copies of tiles of
+// 2 KB (smaller ones, one an 8 outputs, held the whole kernel up by their number), x by boxes. Tiles go round over the blocks; neighbours share weights, 16 tiles of rows at a time, whose x stays in L2.
 //
 // Defines: ROWS 64, 128 or 256; GROUPS 1 or 2; STAGES. Grid: min(SMs, tiles), tiles = ceil(padded n / (64 GROUPS)) * ceil(m / ROWS).
 // Block 128 * (GROUPS + 1). Dynamic shared memory 1,024 + STAGES * (GROUPS * 8,192 + ROWS * 128 + 16).
@@ -40,23 +40,23 @@ __device__ __forceinline__ u32 empty(u32 ring, u32 stage) {
     return full(ring, stage) + 8;
 }
 
-// One warp. Lane l copies stripes l, l + 32; lane 0 the boxes of x.
+// One thread.
 __device__ __forceinline__ void produce(u32 ring, const u8* weight, const void* x_map, const Sizes& size) {
-    u32 lane = threadIdx.x % 32;
     Place place = {0, 0};
+    u64 row_of_tiles = u64(size.padded_k) * 32;
     for (u32 number = blockIdx.x; number < size.outs * size.rows; number += gridDim.x) {
         Tile tile(number, size.outs, size.rows);
-        u32 stripes = (size.padded_n - tile.out) / 8 < GROUPS * 8 ? (size.padded_n - tile.out) / 8 : GROUPS * 8;
-        for (u32 start = 0; start < size.padded_k; start += 64, place.next(STAGES)) {
+        u32 tiles = (size.padded_n - tile.out) / 16 < GROUPS * 4 ? (size.padded_n - tile.out) / 16 : GROUPS * 4;
+        const u8* from = weight + tile.out / 16 * row_of_tiles;
+        for (u32 start = 0; start < size.padded_k; start += 64, from += 2048, place.next(STAGES)) {
             u32 to = ring + place.stage * STAGE_BYTES, barrier = full(ring, place.stage);
             if (place.round > 0) barrier_wait(empty(ring, place.stage), (place.round - 1) % 2);
-            if (lane == 0) {
-                barrier_expect(barrier, stripes * 1024 + X_BYTES);
-                for (u32 i = 0; i < ROWS / 64; i++) copy_box(to + WEIGHT_BYTES + i * 8192, x_map, start, tile.row + i * 64, barrier);
-            }
-            __syncwarp();
-            for (u32 i = lane; i < stripes; i += 32)
-                copy_bulk(to + i * 1024, weight + (u64(tile.out / 8 + i) * size.padded_k + start) * 16, 1024, barrier);
+            barrier_expect(barrier, tiles * 2048 + X_BYTES);
+#pragma unroll
+            for (u32 i = 0; i < ROWS / 64; i++) copy_box(to + WEIGHT_BYTES + i * 8192, x_map, start, tile.row + i * 64, barrier);
+#pragma unroll
+            for (u32 i = 0; i < GROUPS * 4; i++)
+                if (i < tiles) copy_bulk(to + i * 2048, from + i * row_of_tiles, 2048, barrier);
         }
     }
 }
@@ -111,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
     Sizes size = {m, n, k, padded_n, round_up(k, 64), (padded_n / 64 + GROUPS - 1) / GROUPS, (m + ROWS - 1) / ROWS};
     if (threadIdx.x / 128 == GROUPS) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        if (threadIdx.x / 32 == GROUPS * 4) {
+        if (threadIdx.x == GROUPS * 128) {
             asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(x_map) : "memory");
             produce(ring, (const u8*)weight, x_map, size);
         }

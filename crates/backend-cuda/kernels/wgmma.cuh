@@ -1,4 +1,5 @@
-// wgmma m64nNk16 of a warpgroup: d[64][N] += a[64][16] * b[N][16]^T, both from shared memory, N = 64, 128 or 256.
+// wgmma m64nNk16 of a warpgroup: d[64][N] += a[64][16] * b[N][16]^T, N = 64, 128 or 256; b from shared memory, a from there or from
+// registers (each warp's 16 rows as the fragment of mma.sync).
 //
 // Thread t of the warpgroup has of d the rows 16 * (t / 32) + t % 32 / 4 and 8 more, the columns 8 j + t % 4 * 2 and the next:
 // d[4 j + i] is row + 8 * (i / 2), column + i % 2. The bits are those of a chain of mma.sync m16n8k16 (measured on sm_90).
@@ -14,6 +15,11 @@ __device__ __forceinline__ u64 core_descriptor(u32 address, u32 stripe) {
 // The next 16 columns are 32 bytes further.
 __device__ __forceinline__ u64 swizzled_descriptor(u32 address) {
     return u64(address >> 4 & 0x3fff) | u64(1) << 16 | u64(1024 >> 4) << 32 | u64(1) << 62;
+}
+
+// b as [k][n] in cores of 8 k x 8 n: the next core in n follows 128 bytes later, the next 8 k `stripe` bytes later.
+__device__ __forceinline__ u64 transposed_descriptor(u32 address, u32 stripe) {
+    return u64(address >> 4 & 0x3fff) | u64(stripe >> 4) << 16 | u64(128 >> 4) << 32;
 }
 
 __device__ __forceinline__ void wgmma_begin() {
@@ -72,4 +78,25 @@ __device__ __forceinline__ void wgmma(bf16*, float (&d)[128], u64 a, u64 b, u32 
 __device__ __forceinline__ void wgmma(f16*, float (&d)[128], u64 a, u64 b, u32 accumulate) {
     asm volatile("{.reg .pred p; setp.ne.b32 p, %130, 0; wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {" REGISTERS_256
                  "}, %128, %129, p, 1, 1, 0, 0;}" : DS64(0), DS64(64) : "l"(a), "l"(b), "r"(accumulate));
+}
+// a from registers; TRANSPOSED: b by `transposed_descriptor`.
+template <int TRANSPOSED> __device__ __forceinline__ void wgmma(bf16*, float (&d)[32], const u32 (&a)[4], u64 b, u32 accumulate) {
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %37, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" REGISTERS_64
+                 "}, {%32, %33, %34, %35}, %36, p, 1, 1, %38;}" : DS16(0), DS16(16)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TRANSPOSED));
+}
+template <int TRANSPOSED> __device__ __forceinline__ void wgmma(f16*, float (&d)[32], const u32 (&a)[4], u64 b, u32 accumulate) {
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %37, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" REGISTERS_64
+                 "}, {%32, %33, %34, %35}, %36, p, 1, 1, %38;}" : DS16(0), DS16(16)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TRANSPOSED));
+}
+template <int TRANSPOSED> __device__ __forceinline__ void wgmma(bf16*, float (&d)[64], const u32 (&a)[4], u64 b, u32 accumulate) {
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %69, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" REGISTERS_128
+                 "}, {%64, %65, %66, %67}, %68, p, 1, 1, %70;}" : DS64(0)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TRANSPOSED));
+}
+template <int TRANSPOSED> __device__ __forceinline__ void wgmma(f16*, float (&d)[64], const u32 (&a)[4], u64 b, u32 accumulate) {
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %69, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" REGISTERS_128
+                 "}, {%64, %65, %66, %67}, %68, p, 1, 1, %70;}" : DS64(0)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TRANSPOSED));
 }
