@@ -153,7 +153,7 @@ impl Way<'_> {
         let buffer = DeviceBuffer::new(driver, elements * format.bytes())?;
         driver.launch(&Launch {
             kernel: &kernel,
-            grid: [elements.div_ceil(REPACKED_BY_THREAD * REPACK_THREADS) as u32, 1],
+            grid: [elements.div_ceil(REPACKED_BY_THREAD * REPACK_THREADS) as u32, 1, 1],
             block: REPACK_THREADS as u32,
             shared_bytes: 0,
             arguments: &[

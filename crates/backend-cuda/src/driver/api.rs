@@ -24,6 +24,10 @@ pub(super) const MINOR: c_int = 76;
 pub(super) const DYNAMIC_SHARED_BYTES: c_int = 8;
 /// The attribute of a launch by which a kernel may start before the one before it has ended.
 pub(super) const PROGRAMMATIC_SERIALIZATION: c_uint = 6;
+/// Of a tensor map: numbers of 16 bits, a swizzle and a promotion of 128 bytes.
+pub(super) const NUMBERS_OF_16_BITS: c_uint = 1;
+pub(super) const SWIZZLE_128: c_uint = 3;
+pub(super) const PROMOTION_128: c_uint = 2;
 /// Out of memory, as a result.
 pub(super) const OUT_OF_MEMORY: c_int = 2;
 
@@ -111,6 +115,20 @@ functions! { Cuda:
     unload_module = "cuModuleUnload", (Handle);
     function = "cuModuleGetFunction", (*mut Handle, Handle, *const c_char);
     set_function_attribute = "cuFuncSetAttribute", (Handle, c_int, c_int);
+    encode_map = "cuTensorMapEncodeTiled", (
+        *mut c_void,
+        c_uint,
+        c_uint,
+        u64,
+        *const u64,
+        *const u64,
+        *const u32,
+        *const u32,
+        c_uint,
+        c_uint,
+        c_uint,
+        c_uint
+    );
     launch = "cuLaunchKernelEx", (*const LaunchConfig, Handle, *const *const c_void, *const *const c_void);
 }
 

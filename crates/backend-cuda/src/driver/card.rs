@@ -2,7 +2,9 @@
 
 use super::api::{self, Cuda, Handle, LaunchAttribute, LaunchConfig};
 use super::staging::Staging;
-use super::{Address, Architecture, Argument, Driver, Kernel, Launch, Mark, Properties};
+use super::{
+    Address, Architecture, Argument, Driver, Kernel, Launch, Mark, Properties, TENSOR_MAP_BYTES, TensorMap,
+};
 use crate::error::CudaError;
 use crate::jit::Variant;
 use crate::libraries::Places;
@@ -17,6 +19,13 @@ const SHARED_BYTES_UNASKED: u32 = 48 << 10;
 const NAME_BYTES: usize = 256;
 /// A stream that waits for no other, as flags.
 const NON_BLOCKING: u32 = 1;
+
+/// Columns of a box of a tensor map.
+const BOX_COLUMNS: u32 = 64;
+
+/// A tensor map as the driver writes it.
+#[repr(C, align(64))]
+struct EncodedMap([u8; TENSOR_MAP_BYTES]);
 
 /// A card.
 pub(crate) struct Card {
@@ -127,9 +136,8 @@ impl Driver for Card {
         let mut value = [0; 16];
         value[0] = u32::from(!self.serial_launches);
         let attribute = LaunchAttribute { id: api::PROGRAMMATIC_SERIALIZATION, padding: 0, value };
-        let [x, y] = launch.grid;
         let config = LaunchConfig {
-            grid: [x, y, 1],
+            grid: launch.grid,
             block: [launch.block, 1, 1],
             shared_bytes: launch.shared_bytes,
             stream: self.stream,
@@ -158,6 +166,34 @@ impl Driver for Card {
         // SAFETY: both lie in buffers that live until the stream has passed the copy.
         let result = unsafe { (cuda.copy_within)(to.0, from.0, bytes, self.stream) };
         cuda.check("cuMemcpyDtoDAsync", result)
+    }
+
+    fn tensor_map(&self, map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], CudaError> {
+        let cuda = self.enter()?;
+        let mut encoded = EncodedMap([0; TENSOR_MAP_BYTES]);
+        let sizes = [map.columns as u64, map.rows as u64];
+        let stride = [map.columns as u64 * size_of::<u16>() as u64];
+        let (boxes, steps) = ([BOX_COLUMNS, map.box_rows as u32], [1, 1]);
+        // SAFETY: the map has the alignment and size that the driver writes, and all lists are of two dimensions, the
+        // strides of one, read before the call returns; the address lies in a buffer of so many rows.
+        let result = unsafe {
+            (cuda.encode_map)(
+                encoded.0.as_mut_ptr().cast(),
+                api::NUMBERS_OF_16_BITS,
+                2,
+                map.address.0,
+                sizes.as_ptr(),
+                stride.as_ptr(),
+                boxes.as_ptr(),
+                steps.as_ptr(),
+                0,
+                api::SWIZZLE_128,
+                api::PROMOTION_128,
+                0,
+            )
+        };
+        cuda.check("cuTensorMapEncodeTiled", result)?;
+        Ok(encoded.0)
     }
 
     fn synchronize(&self) -> Result<(), CudaError> {

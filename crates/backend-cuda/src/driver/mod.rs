@@ -53,6 +53,9 @@ pub(crate) trait Driver: Send + Sync {
     /// Copies within the device.
     fn copy(&self, to: Address, from: Address, bytes: usize) -> Result<(), CudaError>;
 
+    /// How boxes of a matrix in memory are fetched: 128 bytes that kernels read.
+    fn tensor_map(&self, map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], CudaError>;
+
     /// Waits for all work.
     fn synchronize(&self) -> Result<(), CudaError>;
 
@@ -61,6 +64,18 @@ pub(crate) trait Driver: Send + Sync {
 
     /// Waits for all work; the time of each mark from the first on. The marks end.
     fn times(&self, marks: Vec<Mark>) -> Result<Vec<Duration>, CudaError>;
+}
+
+/// Bytes of a tensor map.
+pub(crate) const TENSOR_MAP_BYTES: usize = 128;
+
+/// A matrix of 16-bit numbers, row-major, of which boxes of 64 columns are fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct TensorMap {
+    pub(crate) address: Address,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) box_rows: usize,
 }
 
 /// What a device is.
@@ -82,6 +97,16 @@ impl Properties {
     /// The architecture, for people and for what depends on it.
     pub fn architecture(&self) -> String {
         self.architecture.map_or_else(|| "simulated".to_owned(), |architecture| architecture.to_string())
+    }
+
+    /// Whether blocks of memory can be fetched by one instruction, and tensor maps are there.
+    pub(crate) fn has_bulk_copies(&self) -> bool {
+        self.architecture.is_none_or(|architecture| architecture.major >= 9)
+    }
+
+    /// Whether warpgroups multiply from shared memory.
+    pub(crate) fn has_wgmma(&self) -> bool {
+        self.architecture.is_none_or(|architecture| (architecture.major, architecture.minor) == (9, 0))
     }
 }
 
@@ -178,7 +203,7 @@ pub(crate) struct Kernel {
 pub(crate) struct Launch<'a> {
     pub(crate) kernel: &'a Kernel,
     /// Blocks.
-    pub(crate) grid: [u32; 2],
+    pub(crate) grid: [u32; 3],
     /// Threads of a block.
     pub(crate) block: u32,
     /// Bytes of shared memory beside what the kernel declares.

@@ -28,8 +28,8 @@ const AXES: [(&str, &[&str]); 19] = [
 
 /// A table that rows are looked up in.
 pub(crate) fn embed(weight: Number) -> Variant {
-    let core = if weight == Number::F32 { "0" } else { "1" };
-    Variant::new("embed", &[("W", weight.name()), ("Y", "f32"), ("CORE", core)])
+    let tiled = if weight == Number::F32 { "0" } else { "1" };
+    Variant::new("embed", &[("W", weight.name()), ("Y", "f32"), ("TILED", tiled)])
 }
 
 /// A matrix that rows are multiplied with.
@@ -38,11 +38,100 @@ pub(crate) fn linear(weight: Number) -> Variant {
     Variant::new("linear", &[("W", weight.name()), ("Y", "f32"), ("W_IS_F32", is_f32)])
 }
 
+/// Rows of `linear_few`'s variants.
+pub(crate) const FEW_ROWS: [usize; 4] = [8, 16, 32, 64];
+/// Rows, groups of 64 outputs and stages of `linear_many`'s variants, largest first.
+pub(crate) const MANY: [[usize; 3]; 4] = [[256, 2, 4], [128, 2, 6], [128, 1, 8], [64, 1, 8]];
+/// Elements of a head that the fast kernels of attention are compiled for.
+pub(crate) const HEAD_DIMS: [usize; 3] = [64, 128, 256];
+/// And those of them that wgmma's takes.
+pub(crate) const WIDE_DIMS: [usize; 2] = [64, 128];
+
+const HALVES: [Number; 2] = [Number::F16, Number::Bf16];
+
+/// A product of at most so many rows, sixteen or eight outputs a warp.
+pub(crate) fn linear_few(weight: Number, rows: usize, is_narrow: bool) -> Variant {
+    let narrow = if is_narrow { "1" } else { "0" };
+    Variant::new(
+        "linear_few",
+        &[("W", weight.name()), ("Y", "f32"), ("ROWS", text(rows)), ("NARROW", narrow)],
+    )
+}
+
+/// A product of many rows, in a shape of [`MANY`].
+pub(crate) fn linear_many(weight: Number, [rows, groups, stages]: [usize; 3]) -> Variant {
+    let shape = [("ROWS", text(rows)), ("GROUPS", text(groups)), ("STAGES", text(stages))];
+    Variant::new("linear_many", &[&[("W", weight.name()), ("Y", "f32")][..], &shape].concat())
+}
+
+/// Pages whose heads lie in core order, as the fast kernels of attention read them.
+pub(crate) fn write_tiled_kv(pages: Number) -> Variant {
+    Variant::new("write_kv", &[("K", pages.name()), ("V", pages.name()), ("CORE", "1")])
+}
+
+/// A fast kernel of attention.
+pub(crate) fn tiled_attention(
+    file: &'static str,
+    (pages, made): (Number, Number),
+    dim: usize,
+    has_soft_cap: bool,
+) -> Variant {
+    let plain = [("K", pages.name()), ("Y", made.name()), ("DIM", text(dim))];
+    let capped = [&plain[..], &[("SOFT_CAP", "1")]].concat();
+    Variant::new(file, if has_soft_cap { &capped } else { &plain })
+}
+
+/// The numbers of variants as texts.
+fn text(number: usize) -> &'static str {
+    const TEXTS: [(usize, &str); 10] = [
+        (1, "1"),
+        (2, "2"),
+        (4, "4"),
+        (6, "6"),
+        (8, "8"),
+        (16, "16"),
+        (32, "32"),
+        (64, "64"),
+        (128, "128"),
+        (256, "256"),
+    ];
+    let found = TEXTS.into_iter().find(|(known, _)| *known == number);
+    found.map(|(_, text)| text).expect("the numbers of variants are listed")
+}
+
+fn products() -> impl Iterator<Item = Variant> {
+    HALVES.into_iter().flat_map(|weight| {
+        let few = FEW_ROWS
+            .into_iter()
+            .flat_map(move |rows| [false, true].map(|is_narrow| linear_few(weight, rows, is_narrow)));
+        few.chain(MANY.map(|shape| linear_many(weight, shape)))
+    })
+}
+
+fn attentions() -> Vec<Variant> {
+    let mut all: Vec<Variant> = HALVES.map(write_tiled_kv).to_vec();
+    let files = [
+        ("attention_split", &HEAD_DIMS[..]),
+        ("attention_prefill", &HEAD_DIMS),
+        ("attention_wide", &WIDE_DIMS),
+    ];
+    for (file, dims) in files {
+        for (pages, made) in HALVES.into_iter().flat_map(|pages| Number::ALL.map(|made| (pages, made))) {
+            for dim in dims {
+                all.extend([false, true].map(|cap| tiled_attention(file, (pages, made), *dim, cap)));
+            }
+        }
+    }
+    all
+}
+
 /// All variants.
 pub(super) fn all() -> Vec<Variant> {
     let mut all: Vec<Variant> = AXES.iter().flat_map(|(file, axes)| product(file, axes)).collect();
     all.extend(Number::ALL.map(embed));
     all.extend(Number::ALL.map(linear));
+    all.extend(products());
+    all.extend(attentions());
     all
 }
 

@@ -9,7 +9,10 @@ mod catalogue;
 mod sources;
 mod variant;
 
-pub(crate) use catalogue::{embed, is_known, linear};
+pub(crate) use catalogue::{
+    FEW_ROWS, HEAD_DIMS, MANY, WIDE_DIMS, embed, is_known, linear, linear_few, linear_many, tiled_attention,
+    write_tiled_kv,
+};
 pub(crate) use variant::Variant;
 
 use crate::driver::{Architecture, Nvrtc};

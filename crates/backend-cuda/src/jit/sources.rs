@@ -7,12 +7,13 @@ macro_rules! files {
 }
 
 /// What files of kernels include.
-pub(super) const HEADERS: [(&str, &str); 3] = files!["formats.cuh" "math.cuh" "mma.cuh"];
+pub(super) const HEADERS: [(&str, &str); 6] =
+    files!["attention.cuh" "formats.cuh" "math.cuh" "mma.cuh" "ring.cuh" "wgmma.cuh"];
 
 /// The files of kernels.
-const KERNELS: [(&str, &str); 21] = files![
-    "add.cu" "add_rms_norm.cu" "attention.cu" "cast.cu" "clamped_gate.cu" "concat.cu" "embed.cu"
-    "gather_rows.cu" "gelu_gate.cu" "head_norm.cu" "linear.cu" "position_scale.cu" "rms_norm.cu" "rope.cu"
+const KERNELS: [(&str, &str); 26] = files![
+    "add.cu" "add_rms_norm.cu" "attention.cu" "attention_prefill.cu" "attention_split.cu" "attention_wide.cu" "cast.cu" "clamped_gate.cu" "concat.cu" "embed.cu"
+    "gather_rows.cu" "gelu_gate.cu" "head_norm.cu" "linear.cu" "linear_few.cu" "linear_many.cu" "position_scale.cu" "rms_norm.cu" "rope.cu"
     "sample.cu" "scale.cu" "sigmoid_gate.cu" "silu_gate.cu" "slice.cu" "soft_cap.cu" "write_kv.cu"
 ];
 

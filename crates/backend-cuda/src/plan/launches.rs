@@ -3,45 +3,46 @@
 //! The same function says, when a plan is made, which kernels a node needs, over places that are none, and, in a step,
 //! what to launch over the places of the step's values; so what is launched was loaded.
 
+use super::maps::TensorMaps;
 use super::metadata::Lists;
+use super::products::{self, Choice};
 use super::ropes::Ropes;
+use super::work::Shape;
 use crate::backend::Need;
-use crate::driver::{Address, Argument};
+use crate::driver::{Address, Argument, Properties, TensorMap};
 use crate::error::unsupported;
-use crate::jit::{Variant, embed, linear};
+use crate::jit::{Variant, embed};
 use crate::number::Number;
-use crate::state::{LayerPages, page_formats};
+use crate::state::LayerPages;
 use crate::weights::Weight;
+use gannet_ops::placement::rows_at_most;
 use gannet_ops::{
-    Attention, DeviceError, FusedKind, Mask, Node, Op, PageLifetime, Program, Rope, Rows, StateEntry,
-    StateId, Value, ValueId, WeightId,
+    BatchLimits, DeviceError, FusedKind, Node, Op, Program, Rope, Rows, StateId, Value, ValueId, WeightId,
 };
 use std::sync::Arc;
 
 /// Threads of a block, but for the kernels that say otherwise.
 const THREADS: u32 = 256;
-/// Elements of a block's part of a product, along rows and along outputs.
-const PRODUCT_TILE: usize = 64;
-/// Threads of a block of a product with a matrix in half precision.
-const PRODUCT_THREADS: u32 = 128;
 /// Heads of a block of `head_norm`.
 const NORMED_HEADS: usize = 8;
-const ATTENTION_THREADS: u32 = 64;
 const ARGMAX_THREADS: u32 = 1024;
 /// Blocks of what strides over its elements, at most.
 const STRIDED_BLOCKS: usize = 1 << 16;
-/// Columns of a value's head that `attention` has room for.
-const VALUE_DIM_MAX: usize = 512;
-/// What `attention` takes for "no window".
-const NO_WINDOW: u32 = u32::MAX;
 
 /// A launch to be made.
 pub(super) struct Call {
     pub(super) need: Need,
-    pub(super) grid: [u32; 2],
+    pub(super) grid: [u32; 3],
     pub(super) block: u32,
     pub(super) shared_bytes: u32,
     pub(super) arguments: Vec<Argument>,
+}
+
+impl Call {
+    /// A block for each row.
+    pub(super) fn by_row(need: Need, rows: usize, arguments: Vec<Argument>) -> Self {
+        Self { need, grid: [word(rows), 1, 1], block: THREADS, shared_bytes: 0, arguments }
+    }
 }
 
 /// Where everything is that a node reads and writes.
@@ -56,6 +57,13 @@ pub(super) struct Frame<'a> {
     pub(super) pages: &'a dyn Fn(StateId) -> LayerPages<'a>,
     pub(super) lists: Lists<'a>,
     pub(super) ropes: &'a Ropes,
+    pub(super) device: &'a Properties,
+    pub(super) limits: &'a BatchLimits,
+    /// The ways in which layers attend, in the order of their work in the lists.
+    pub(super) ways: &'a [Shape],
+    pub(super) maps: &'a TensorMaps,
+    /// For the partial sums of split rows.
+    pub(super) partials: Address,
     /// For a value in the format of a product that reads it.
     pub(super) rounded: Address,
 }
@@ -64,8 +72,9 @@ pub(super) struct Frame<'a> {
 macro_rules! arguments {
     ($($argument:expr),* $(,)?) => { vec![$(Argument::from($argument)),*] };
 }
+pub(super) use arguments;
 
-fn word(size: usize) -> u32 {
+pub(super) fn word(size: usize) -> u32 {
     u32::try_from(size).expect("the plan saw that sizes fit 32 bits")
 }
 
@@ -132,10 +141,10 @@ impl Frame<'_> {
         let arguments =
             arguments![tokens, (self.values)(logits), word(self.outputs), word(self.width(logits)),];
         let need = (Variant::new("sample", &[]), "argmax");
-        Call { need, grid: [word(self.outputs), 1], block: ARGMAX_THREADS, shared_bytes: 0, arguments }
+        Call { need, grid: [word(self.outputs), 1, 1], block: ARGMAX_THREADS, shared_bytes: 0, arguments }
     }
 
-    fn reason(&self, why: &str) -> String {
+    pub(super) fn reason(&self, why: &str) -> String {
         format!("{why}, and program `{}` has it; this model runs with `--backend cpu`", self.program.name)
     }
 
@@ -143,7 +152,7 @@ impl Frame<'_> {
         self.program.value(id)
     }
 
-    fn width(&self, id: ValueId) -> usize {
+    pub(super) fn width(&self, id: ValueId) -> usize {
         self.of(id).width
     }
 
@@ -154,7 +163,7 @@ impl Frame<'_> {
         }
     }
 
-    fn format(&self, id: ValueId) -> Number {
+    pub(super) fn format(&self, id: ValueId) -> Number {
         self.formats[id.0 as usize]
     }
 
@@ -162,7 +171,7 @@ impl Frame<'_> {
         self.weights[id.0 as usize].buffer.address()
     }
 
-    fn optional_weight(&self, id: Option<WeightId>) -> Address {
+    pub(super) fn optional_weight(&self, id: Option<WeightId>) -> Address {
         id.map_or(Address::NONE, |id| self.weight(id))
     }
 
@@ -184,7 +193,13 @@ impl Frame<'_> {
         let made = node.outputs[0];
         let (rows, width) = (word(self.rows_of(made)), word(self.width(made)));
         arguments.extend(arguments![rows, width]);
-        Call { need: self.making(entry, made), grid: [rows, 1], block: THREADS, shared_bytes: 0, arguments }
+        Call {
+            need: self.making(entry, made),
+            grid: [rows, 1, 1],
+            block: THREADS,
+            shared_bytes: 0,
+            arguments,
+        }
     }
 
     /// A kernel that strides over elements, and takes their count after its values.
@@ -209,7 +224,7 @@ impl Frame<'_> {
             word(self.width(made)),
         ];
         let need = (embed(matrix.format), "embed");
-        Call { need, grid: [word(self.rows), 1], block: THREADS, shared_bytes: 0, arguments }
+        Call { need, grid: [word(self.rows), 1, 1], block: THREADS, shared_bytes: 0, arguments }
     }
 
     fn rms_norm(&self, weight: WeightId, epsilon: f32, node: &Node) -> Call {
@@ -227,7 +242,7 @@ impl Frame<'_> {
         let (normed, rows) = (node.outputs[1], word(self.rows_of(node.outputs[1])));
         arguments.extend(arguments![self.weight(*weight), rows, word(self.width(normed)), *epsilon]);
         let need = self.making("add_rms_norm", normed);
-        Ok(vec![Call { need, grid: [rows, 1], block: THREADS, shared_bytes: 0, arguments }])
+        Ok(vec![Call { need, grid: [rows, 1, 1], block: THREADS, shared_bytes: 0, arguments }])
     }
 
     fn head_norm(&self, weight: WeightId, (heads, epsilon): (usize, f32), node: &Node) -> Call {
@@ -235,7 +250,7 @@ impl Frame<'_> {
         let (rows, dim) = (self.rows_of(made), self.width(made) / heads);
         let mut arguments = self.inputs(node, &[self.weight(weight)]);
         arguments.extend(arguments![word(rows), word(heads), word(dim), epsilon]);
-        let grid = [word((rows * heads).div_ceil(NORMED_HEADS)), 1];
+        let grid = [word((rows * heads).div_ceil(NORMED_HEADS)), 1, 1];
         Call { need: self.making("head_norm", made), grid, block: THREADS, shared_bytes: 0, arguments }
     }
 
@@ -252,19 +267,28 @@ impl Frame<'_> {
             calls.push(strided(need, m * k, arguments));
             read = self.rounded;
         }
-        let arguments = arguments![
+        let Choice { variant, entry, box_rows, grid, block, shared_bytes, after } =
+            products::choose(self.device, matrix.format, [m, n, k]);
+        let rows_max = rows_at_most(self.of(x).rows, self.limits);
+        let x = match box_rows {
+            Some(box_rows) => {
+                self.maps.of(&TensorMap { address: read, rows: rows_max, columns: k, box_rows })
+            }
+            None => read,
+        };
+        let mut arguments = arguments![
             (self.values)(y),
-            read,
+            x,
             matrix.buffer.address(),
             self.optional_weight(bias),
             word(m),
             word(n),
             word(k),
         ];
-        let grid = [word(n.div_ceil(PRODUCT_TILE)), word(m.div_ceil(PRODUCT_TILE))];
-        let block = if matrix.format == Number::F32 { THREADS } else { PRODUCT_THREADS };
-        let need = (linear(matrix.format), "linear");
-        calls.push(Call { need, grid, block, shared_bytes: 0, arguments });
+        arguments.extend(after.into_iter().map(|number| Argument::from(word(number))));
+        let grid = [word(grid[0]), word(grid[1]), 1];
+        let (block, shared_bytes) = (word(block), word(shared_bytes));
+        calls.push(Call { need: (variant, entry), grid, block, shared_bytes, arguments });
         calls
     }
 
@@ -281,7 +305,7 @@ impl Frame<'_> {
         ]);
         let need = (Variant::new("rope", &[]), "rope");
         let shared_bytes = word(pairs * 2 * size_of::<f32>());
-        Call { need, grid: [word(self.rows), 1], block: THREADS, shared_bytes, arguments }
+        Call { need, grid: [word(self.rows), 1, 1], block: THREADS, shared_bytes, arguments }
     }
 
     fn select_outputs(&self, node: &Node) -> Call {
@@ -289,7 +313,7 @@ impl Frame<'_> {
         let mut arguments = self.inputs(node, &[self.lists.output_rows()]);
         arguments.extend(arguments![word(self.outputs), word(self.width(made))]);
         let need = (Variant::new("gather_rows", &[("X", self.format(made).name())]), "gather_rows");
-        Call { need, grid: [word(self.outputs), 1], block: THREADS, shared_bytes: 0, arguments }
+        Call { need, grid: [word(self.outputs), 1, 1], block: THREADS, shared_bytes: 0, arguments }
     }
 
     fn slice(&self, (groups, start, width): (usize, usize, usize), node: &Node) -> Call {
@@ -298,7 +322,13 @@ impl Frame<'_> {
         let mut arguments = self.inputs(node, &[]);
         let group_width = self.width(x) / groups;
         arguments.extend(arguments![rows, word(groups), word(group_width), word(start), word(width)]);
-        Call { need: self.making("slice", made), grid: [rows, 1], block: THREADS, shared_bytes: 0, arguments }
+        Call {
+            need: self.making("slice", made),
+            grid: [rows, 1, 1],
+            block: THREADS,
+            shared_bytes: 0,
+            arguments,
+        }
     }
 
     /// A launch for each part.
@@ -311,86 +341,13 @@ impl Frame<'_> {
             let arguments = arguments![(self.values)(made), (self.values)(*id), rows, part, width, start];
             start += part;
             let need = (Variant::new("concat", &[]), "concat");
-            Call { need, grid: [rows, 1], block: THREADS, shared_bytes: 0, arguments }
+            Call { need, grid: [rows, 1, 1], block: THREADS, shared_bytes: 0, arguments }
         };
         node.inputs.iter().map(part).collect()
-    }
-
-    fn write_kv(&self, state: StateId, node: &Node) -> Result<Vec<Call>, DeviceError> {
-        let LayerPages { layout, address, page_bytes, value_offset } = (self.pages)(state);
-        let (key, value) = page_formats(layout)?;
-        let [k, v] = [node.inputs[0], node.inputs[1]].map(self.values);
-        let mut arguments = arguments![address, k, v];
-        arguments.extend(self.lists.tables(layout.group.0 as usize).map(Argument::from));
-        arguments.extend(arguments![
-            word(self.rows),
-            word(layout.kv_heads),
-            word(layout.key_dim),
-            word(layout.value_dim),
-            page_bytes,
-            value_offset,
-        ]);
-        let need = (Variant::new("write_kv", &[("K", key.name()), ("V", value.name())]), "write_kv");
-        Ok(vec![Call { need, grid: [word(self.rows), 1], block: THREADS, shared_bytes: 0, arguments }])
-    }
-
-    fn attention(&self, op: &Attention, node: &Node) -> Result<Vec<Call>, DeviceError> {
-        let LayerPages { layout, address, page_bytes, value_offset } = (self.pages)(op.state);
-        let (key, value) = page_formats(layout)?;
-        let window = self.window(op, node)?;
-        let made = node.outputs[0];
-        let mut arguments = arguments![(self.values)(made), (self.values)(node.inputs[0]), address];
-        arguments.extend(self.lists.tables(layout.group.0 as usize).map(Argument::from));
-        arguments.extend(arguments![
-            self.optional_weight(op.sinks),
-            word(self.rows),
-            word(op.heads),
-            word(layout.kv_heads),
-            word(layout.key_dim),
-            word(layout.value_dim),
-            page_bytes,
-            value_offset,
-            op.scale,
-            op.soft_cap.unwrap_or(0.0),
-            window,
-        ]);
-        let formats = [("K", key.name()), ("V", value.name()), ("Y", self.format(made).name())];
-        let need = (Variant::new("attention", &formats), "attention");
-        let shared_bytes = word(layout.key_dim * size_of::<f32>());
-        let grid = [word(self.rows), word(op.heads)];
-        Ok(vec![Call { need, grid, block: ATTENTION_THREADS, shared_bytes, arguments }])
-    }
-
-    /// The window that a row sees, where the kernel can do what is asked for.
-    fn window(&self, op: &Attention, node: &Node) -> Result<u32, DeviceError> {
-        let refused = |why: String| Err(unsupported("attention", self.reason(&why)));
-        let StateEntry::Paged(layout) = &self.program.state.entries[op.state.0 as usize] else {
-            unreachable!("the verifier saw a paged entry here");
-        };
-        if node.inputs.len() > 1 {
-            return refused("rows that are not written have no kernel yet".to_owned());
-        }
-        if layout.value_dim > VALUE_DIM_MAX {
-            return refused(format!("values of {} elements are more than {VALUE_DIM_MAX}", layout.value_dim));
-        }
-        let window = match op.mask {
-            Mask::Causal => NO_WINDOW,
-            Mask::Window(window) => window,
-            Mask::Block | Mask::BlockWindow(_) => {
-                return refused("rows that see the rows after them have no kernel yet".to_owned());
-            }
-        };
-        // Pages that have left their group's window may not be followed.
-        match self.program.state.groups[layout.group.0 as usize].lifetime {
-            PageLifetime::Window(kept) if window > kept => {
-                refused(format!("a window of {window} is wider than its pages live, {kept}"))
-            }
-            PageLifetime::Full | PageLifetime::Open | PageLifetime::Window(_) => Ok(window),
-        }
     }
 }
 
 fn strided(need: Need, count: usize, arguments: Vec<Argument>) -> Call {
     let blocks = count.div_ceil(THREADS as usize).min(STRIDED_BLOCKS);
-    Call { need, grid: [word(blocks), 1], block: THREADS, shared_bytes: 0, arguments }
+    Call { need, grid: [word(blocks), 1, 1], block: THREADS, shared_bytes: 0, arguments }
 }

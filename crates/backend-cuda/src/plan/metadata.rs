@@ -3,11 +3,13 @@
 //! ```text
 //! ids [rows] · positions [rows][3] · row_sequence [rows] · row_index [rows] · output_rows [outputs]
 //! then for each page group: pages [..] · table_base [sequences]
+//! then for each way in which layers attend: its lists of work
 //! ```
 //!
 //! The page of index i of sequence s is `pages[table_base[s] + i / 64]`, where the base is signed: what was released at
 //! the front is taken off it. Everything that a kernel would follow is checked here.
 
+use super::work::{Shape, Work};
 use crate::driver::Address;
 use crate::error::unknown;
 use crate::state::CudaState;
@@ -19,10 +21,29 @@ const ALIGNMENT: usize = 4;
 /// An id that is none: the row brings an embedding.
 const NO_ID: u32 = u32::MAX;
 
+/// Lists one after the other, each beginning at a multiple of 16 bytes.
+#[derive(Debug, Default)]
+pub(super) struct Words(Vec<u32>);
+
+impl Words {
+    /// Adds a list; where it begins.
+    pub(super) fn add(&mut self, list: impl IntoIterator<Item = u32>) -> usize {
+        self.0.resize(self.0.len().next_multiple_of(ALIGNMENT), 0);
+        let start = self.0.len();
+        self.0.extend(list);
+        start
+    }
+
+    /// All lists.
+    pub(super) fn list(&self) -> &[u32] {
+        &self.0
+    }
+}
+
 /// A step's words, and where each list begins.
 #[derive(Debug, Default)]
 pub(super) struct Metadata {
-    words: Vec<u32>,
+    words: Words,
     ids: usize,
     positions: usize,
     row_sequence: usize,
@@ -30,6 +51,8 @@ pub(super) struct Metadata {
     output_rows: usize,
     /// For each page group, its pages and bases.
     groups: Vec<[usize; 2]>,
+    /// For each way in which layers attend, its work.
+    work: Vec<Work>,
 }
 
 /// The lists of a step on the device.
@@ -39,7 +62,7 @@ pub(super) struct Lists<'a> {
 }
 
 impl Lists<'_> {
-    fn at(&self, word: usize) -> Address {
+    pub(super) fn at(&self, word: usize) -> Address {
         self.start.offset(word * size_of::<u32>())
     }
 
@@ -49,6 +72,10 @@ impl Lists<'_> {
 
     pub(super) fn positions(&self) -> Address {
         self.at(self.metadata.positions)
+    }
+
+    pub(super) fn work(&self, way: usize) -> &Work {
+        &self.metadata.work[way]
     }
 
     pub(super) fn output_rows(&self) -> Address {
@@ -64,8 +91,16 @@ impl Lists<'_> {
 
 impl Metadata {
     /// As if all lists lay nowhere, to learn which kernels a program needs.
-    pub(super) fn nowhere(groups: usize) -> Self {
-        Self { groups: vec![[0; 2]; groups], ..Self::default() }
+    pub(super) fn nowhere(groups: usize, ways: usize) -> Self {
+        // With a row to be split and one in a tile, both kinds of kernels are needed.
+        let runs = std::iter::once(0..1).collect();
+        let work = Work { partials: 1, tile_count: 1, split_lines: 16, runs, ..Work::default() };
+        Self { groups: vec![[0; 2]; groups], work: vec![work; ways], ..Self::default() }
+    }
+
+    /// The most partial sums of any way.
+    pub(super) fn partials(&self) -> usize {
+        self.work.iter().map(|work| work.partials).max().unwrap_or(0)
     }
 
     /// Fills the lists from a batch in which everything is known; `vocabulary` is that of the ids.
@@ -74,42 +109,36 @@ impl Metadata {
         batch: &Batch,
         vocabulary: usize,
         (layout, state): (&StateLayout, &CudaState),
+        ways: &[Shape],
     ) -> Result<(), DeviceError> {
-        self.words.clear();
+        self.words.0.clear();
         self.groups.clear();
         let ids: Vec<u32> =
             batch.rows.iter().map(|row| id_of(row.token, vocabulary)).collect::<Result<_, _>>()?;
-        self.ids = self.add(ids);
-        self.positions = self.add(batch.rows.iter().flat_map(|row| row.position));
-        self.row_sequence = self.add(batch.rows.iter().map(|row| row.sequence));
-        self.row_index = self.add(batch.rows.iter().map(|row| row.index));
-        self.output_rows = self.add(batch.outputs.iter().map(|output| output.row));
+        self.ids = self.words.add(ids);
+        self.positions = self.words.add(batch.rows.iter().flat_map(|row| row.position));
+        self.row_sequence = self.words.add(batch.rows.iter().map(|row| row.sequence));
+        self.row_index = self.words.add(batch.rows.iter().map(|row| row.index));
+        self.output_rows = self.words.add(batch.outputs.iter().map(|output| output.row));
         for (group, lifetime) in layout.groups.iter().map(|group| group.lifetime).enumerate() {
             for sequence in &batch.sequences {
                 check_pages(batch, sequence, (group, lifetime), state)?;
             }
-            let pages = self.add(batch.pages.iter().map(|page| page.0));
+            let pages = self.words.add(batch.pages.iter().map(|page| page.0));
             let base = |sequence: &SequenceRows| {
                 let table = &sequence.tables[group];
                 table.pages.start.wrapping_sub(table.released)
             };
-            let bases = self.add(batch.sequences.iter().map(base));
+            let bases = self.words.add(batch.sequences.iter().map(base));
             self.groups.push([pages, bases]);
         }
+        self.work = ways.iter().map(|way| way.plan(batch, &mut self.words)).collect();
         Ok(())
     }
 
     /// All words.
     pub(super) fn bytes(&self) -> &[u8] {
-        bytemuck::cast_slice(&self.words)
-    }
-
-    /// Adds a list; where it begins.
-    fn add(&mut self, list: impl IntoIterator<Item = u32>) -> usize {
-        self.words.resize(self.words.len().next_multiple_of(ALIGNMENT), 0);
-        let start = self.words.len();
-        self.words.extend(list);
-        start
+        bytemuck::cast_slice(self.words.list())
     }
 }
 

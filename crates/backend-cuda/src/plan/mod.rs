@@ -4,15 +4,20 @@
 //! was asked for is waited for. Where every row of a step wants its likeliest token, `sample` takes the tokens that the
 //! device found; otherwise the scores come to the host, where `ops::sampling` draws.
 
+mod attention;
 mod formats;
 mod kept;
 mod launches;
+mod maps;
 mod metadata;
+mod products;
 mod ropes;
+mod work;
 
 use crate::backend::{Device, Need};
-use crate::driver::{Address, DeviceBuffer, Kernel, Launch, Mark};
+use crate::driver::{Address, DeviceBuffer, Kernel, Launch, Mark, Properties, TensorMap};
 use crate::error::{unknown, unsupported};
+use crate::jit::FEW_ROWS;
 use crate::number::Number;
 use crate::state::{CudaState, LayerPages};
 use crate::weights::{CudaWeights, Weight};
@@ -27,10 +32,12 @@ use gannet_ops::{
 };
 use kept::Kept;
 use launches::{Call, Frame};
+use maps::TensorMaps;
 use metadata::{Lists, Metadata};
 use ropes::Ropes;
 use std::collections::HashMap;
 use std::sync::Arc;
+use work::Shape;
 
 /// A program that is ready to run.
 pub(crate) struct CudaPlan {
@@ -41,15 +48,20 @@ pub(crate) struct CudaPlan {
     formats: Vec<Number>,
     values: Values,
     ropes: Ropes,
-    /// The kernels of each node, in the order of its launches.
-    kernels: Vec<Vec<Kernel>>,
-    /// The scores that tokens are drawn from, and the kernel that finds the likeliest.
-    argmax: Option<(ValueId, Kernel)>,
+    maps: TensorMaps,
+    /// The ways in which layers attend.
+    ways: Vec<Shape>,
+    /// All that any step may launch.
+    kernels: HashMap<Need, Kernel>,
+    /// The scores that tokens are drawn from.
+    sampled: Option<ValueId>,
     metadata: Metadata,
     /// The lists of the present step.
     lists: DeviceBuffer,
     /// For a value that a product reads in its own format.
     rounded: DeviceBuffer,
+    /// For the partial sums of rows that are split over their keys.
+    partials: DeviceBuffer,
     pending: HashMap<StepId, PendingStep<Kept>>,
     /// Steps that were waited for, and outputs that came back, whose memory the next ones use.
     spare: Vec<PendingStep<Kept>>,
@@ -91,20 +103,24 @@ impl CudaPlan {
             program.weights.iter().map(|used| ours.get(used)).collect::<Result<_, _>>()?;
         let formats = formats::choose(program, &weights);
         let driver = &device.driver;
-        let ropes = Ropes::new(program, driver)?;
-        let (kernels, argmax) = load(device, program, (&weights, &formats, &ropes))?;
+        let values = Values::new(device, program, (limits, &formats))?;
+        let rounded = DeviceBuffer::new(driver, rounded_bytes(program, limits, (&weights, &formats)))?;
+        let parts = Parts { program, weights: &weights, formats: &formats, limits };
         Ok(Self {
             device: Arc::clone(device),
-            values: Values::new(device, program, (limits, &formats))?,
+            kernels: parts.load(device)?,
+            maps: TensorMaps::new(driver, parts.maps(&values, rounded.address()))?,
+            ropes: Ropes::new(program, driver)?,
+            ways: attention::ways(driver.properties(), program),
+            sampled: sampled(program),
+            values,
             lists: DeviceBuffer::new(driver, 0)?,
-            rounded: DeviceBuffer::new(driver, rounded_bytes(program, limits, (&weights, &formats)))?,
+            partials: DeviceBuffer::new(driver, 0)?,
+            rounded,
             program: program.clone(),
             weights,
             limits: *limits,
             formats,
-            ropes,
-            kernels,
-            argmax,
             metadata: Metadata::default(),
             pending: HashMap::new(),
             spare: Vec::new(),
@@ -140,8 +156,9 @@ impl CudaPlan {
 
     /// Brings to the device what the step's kernels read of the batch, and makes room for what outlives them.
     fn prepare(&mut self, batch: &Batch, state: &CudaState, kept: &mut Kept) -> Result<(), DeviceError> {
-        self.metadata.fill(batch, vocabulary(&self.program), (&self.program.state, state))?;
+        self.metadata.fill(batch, vocabulary(&self.program), (&self.program.state, state), &self.ways)?;
         let driver = Arc::clone(&self.device.driver);
+        self.partials.grow(self.metadata.partials().saturating_mul(partial_bytes(&self.program)))?;
         self.lists.grow(self.metadata.bytes().len())?;
         driver.upload(self.lists.address(), self.metadata.bytes())?;
         if let Some(id) = self.program.input(InputKind::Embeddings) {
@@ -176,6 +193,11 @@ impl CudaPlan {
             pages: &|id| state.layer(id),
             lists: Lists { metadata: &self.metadata, start: self.lists.address() },
             ropes: &self.ropes,
+            device: self.device.driver.properties(),
+            limits: &self.limits,
+            ways: &self.ways,
+            maps: &self.maps,
+            partials: self.partials.address(),
             rounded: self.rounded.address(),
         };
         for (place, node) in self.program.nodes[..self.program.sampling_start()].iter().enumerate() {
@@ -185,9 +207,7 @@ impl CudaPlan {
             if let Watch::Times(marks) = watch {
                 marks.push(self.device.driver.mark()?);
             }
-            for (call, kernel) in frame.calls(node)?.iter().zip(&self.kernels[place]) {
-                self.launch(call, kernel)?;
-            }
+            frame.calls(node)?.iter().try_for_each(|call| self.launch(call))?;
             if let Watch::Values(observe) = watch {
                 self.show(place, node, (batch, kept), observe)?;
             }
@@ -195,15 +215,16 @@ impl CudaPlan {
         if let Watch::Times(marks) = watch {
             marks.push(self.device.driver.mark()?);
         }
-        if let Some((logits, kernel)) = &self.argmax
+        if let Some(logits) = self.sampled
             && batch.outputs.iter().any(|output| output.want.token)
         {
-            self.launch(&frame.argmax(*logits, kept.tokens()), kernel)?;
+            self.launch(&frame.argmax(logits, kept.tokens()))?;
         }
         Ok(())
     }
 
-    fn launch(&self, call: &Call, kernel: &Kernel) -> Result<(), DeviceError> {
+    fn launch(&self, call: &Call) -> Result<(), DeviceError> {
+        let kernel = self.kernels.get(&call.need).expect("the plan loaded all that a step may launch");
         let Call { grid, block, shared_bytes, .. } = *call;
         let launch = Launch { kernel, grid, block, shared_bytes, arguments: &call.arguments };
         Ok(self.device.driver.launch(&launch)?)
@@ -236,8 +257,7 @@ impl CudaPlan {
         let wants =
             |wanted: fn(&gannet_ops::Want) -> bool| batch.outputs.iter().any(|output| wanted(&output.want));
         let is_drawn = wants(|want| want.token);
-        let logits =
-            self.argmax.as_ref().map(|(logits, _)| *logits).or(self.program.output(OutputKind::Logits));
+        let logits = self.sampled.or(self.program.output(OutputKind::Logits));
         if let Some(id) = logits
             && (wants(|want| want.logits) || (!is_drawn && wants(|want| want.logprobs.is_some())))
         {
@@ -314,15 +334,15 @@ impl Plan for CudaPlan {
         }
         let state = CudaState::ours(state, &self.program)?;
         let pending = self.pending.get_mut(&step).ok_or_else(|| not_pending(step))?;
-        if let Some((logits, _)) = &self.argmax {
+        if let Some(logits) = self.sampled {
             let outputs = pending.batch().outputs.len();
             let are_scores_read = pending.batch().outputs.iter().any(|output| output.want.logprobs.is_some());
-            let (driver, width) = (&*self.device.driver, self.program.value(*logits).width);
+            let (driver, width) = (&*self.device.driver, self.program.value(logits).width);
             if rows.rows.iter().all(SampleRow::is_plain) {
                 pending.values.take_tokens(driver, outputs)?;
             }
             if are_scores_read || !rows.rows.iter().all(SampleRow::is_plain) {
-                pending.values.fetch(driver, *logits, (outputs, width))?;
+                pending.values.fetch(driver, logits, (outputs, width))?;
             }
         }
         let mut drawer = Drawer { passes: &mut PlainPasses, workspace: &mut self.workspace };
@@ -382,42 +402,96 @@ impl Values {
     }
 }
 
-/// Loads the kernels of each node, and the one that finds the likeliest token.
-fn load(
-    device: &Device,
-    program: &Program,
-    (weights, formats, ropes): (&[Arc<Weight>], &[Number], &Ropes),
-) -> Result<(Vec<Vec<Kernel>>, Option<(ValueId, Kernel)>), DeviceError> {
-    let metadata = Metadata::nowhere(program.state.groups.len());
-    let pages = |id: StateId| match &program.state.entries[id.0 as usize] {
-        StateEntry::Paged(layout) => LayerPages::nowhere(layout),
-        StateEntry::Recurrent(_) => unreachable!("the verifier saw a paged entry here"),
-    };
-    let frame = Frame {
-        program,
-        weights,
-        formats,
-        rows: 1,
-        outputs: 1,
-        values: &|_| Address::NONE,
-        pages: &pages,
-        lists: Lists { metadata: &metadata, start: Address::NONE },
-        ropes,
-        rounded: Address::NONE,
-    };
-    let mut needs: Vec<Vec<Need>> = Vec::new();
-    for node in &program.nodes[..program.sampling_start()] {
-        needs.push(frame.calls(node)?.into_iter().map(|call| call.need).collect());
+/// What a plan is made of before it has any memory of its own.
+struct Parts<'a> {
+    program: &'a Program,
+    weights: &'a [Arc<Weight>],
+    formats: &'a [Number],
+    limits: &'a BatchLimits,
+}
+
+impl Parts<'_> {
+    /// Loads every kernel that a step may launch: those of a step of one row, and those of products with more.
+    fn load(&self, device: &Device) -> Result<HashMap<Need, Kernel>, DeviceError> {
+        let Self { program, weights, formats, limits } = *self;
+        let properties = device.driver.properties();
+        let ways = attention::ways(properties, program);
+        let metadata = Metadata::nowhere(program.state.groups.len(), ways.len());
+        let pages = |id: StateId| match &program.state.entries[id.0 as usize] {
+            StateEntry::Paged(layout) => LayerPages::nowhere(layout),
+            StateEntry::Recurrent(_) => unreachable!("the verifier saw a paged entry here"),
+        };
+        let frame = Frame {
+            program,
+            weights,
+            formats,
+            rows: 1,
+            outputs: 1,
+            values: &|_| Address::NONE,
+            pages: &pages,
+            lists: Lists { metadata: &metadata, start: Address::NONE },
+            ropes: &Ropes::nowhere(),
+            device: properties,
+            limits,
+            ways: &ways,
+            maps: &TensorMaps::nowhere(),
+            partials: Address::NONE,
+            rounded: Address::NONE,
+        };
+        let mut needs: Vec<Need> = Vec::new();
+        for node in &program.nodes[..program.sampling_start()] {
+            needs.extend(frame.calls(node)?.into_iter().map(|call| call.need));
+            needs.extend(self.product_needs(properties, node));
+        }
+        needs.extend(sampled(program).map(|logits| frame.argmax(logits, Address::NONE).need));
+        needs.sort_unstable();
+        needs.dedup();
+        // All at once, so that what has to be compiled is compiled in parallel.
+        let kernels = device.kernels(&needs)?;
+        Ok(needs.into_iter().zip(kernels).collect())
     }
-    let sample = program.nodes.iter().find(|node| node.op == Op::Sample).map(|node| node.inputs[0]);
-    let argmax = sample.map(|logits| (logits, frame.argmax(logits, Address::NONE).need));
-    // All at once, so that what has to be compiled is compiled in parallel.
-    let all: Vec<Need> = needs.iter().flatten().copied().chain(argmax.map(|(_, need)| need)).collect();
-    device.kernels(&all)?;
-    let kernels = needs.iter().map(|needs| device.kernels(needs)).collect::<Result<_, _>>()?;
-    let argmax =
-        argmax.map(|(logits, need)| Ok::<_, DeviceError>((logits, device.kernels(&[need])?.remove(0))));
-    Ok((kernels, argmax.transpose()?))
+
+    fn product_needs(&self, device: &Properties, node: &Node) -> Vec<Need> {
+        let Op::Linear { weight, .. } = node.op else { return Vec::new() };
+        let matrix = &self.weights[weight.0 as usize];
+        let rows = rows_at_most(self.program.value(node.inputs[0]).rows, self.limits);
+        products::all(device, matrix.format, rows, [matrix.shape[0], matrix.shape[1]])
+    }
+
+    /// The maps by which products read their rows.
+    fn maps(&self, values: &Values, rounded: Address) -> Vec<TensorMap> {
+        let mut maps = Vec::new();
+        for node in &self.program.nodes {
+            let Op::Linear { weight, .. } = node.op else { continue };
+            let (x, format) = (node.inputs[0], self.weights[weight.0 as usize].format);
+            let value = self.program.value(x);
+            if !products::is_mapped(format, value.width) {
+                continue;
+            }
+            let lies_as_read = self.formats[x.0 as usize] == format;
+            let address = if lies_as_read { values.address(x, &Kept::default()) } else { rounded };
+            let rows = rows_at_most(value.rows, self.limits);
+            let columns = value.width;
+            maps.extend(FEW_ROWS.map(|box_rows| TensorMap { address, rows, columns, box_rows }));
+        }
+        maps
+    }
+}
+
+/// The scores that tokens are drawn from.
+fn sampled(program: &Program) -> Option<ValueId> {
+    program.nodes.iter().find(|node| node.op == Op::Sample).map(|node| node.inputs[0])
+}
+
+/// Bytes of the partial sums of one row and split, for the layer with the most.
+fn partial_bytes(program: &Program) -> usize {
+    let bytes = |node: &Node| {
+        let Op::Attention(op) = &node.op else { return 0 };
+        let StateEntry::Paged(layout) = &program.state.entries[op.state.0 as usize] else { return 0 };
+        // A sum for each column, the largest score and the sum of the weights.
+        op.heads * (layout.value_dim + 2) * size_of::<f32>()
+    };
+    program.nodes.iter().map(bytes).max().unwrap_or(0)
 }
 
 /// What a program may read before its first node.

@@ -8,38 +8,44 @@ use std::sync::Arc;
 
 /// Each distinct table and where its lists lie.
 pub(super) struct Ropes {
-    tables: Vec<(Arc<RopeTable>, [DeviceBuffer; 2])>,
+    tables: Option<Vec<(Arc<RopeTable>, [DeviceBuffer; 2])>>,
 }
 
 impl Ropes {
+    /// As if every list lay nowhere, to learn which kernels a program needs.
+    pub(super) fn nowhere() -> Self {
+        Self { tables: None }
+    }
+
     pub(super) fn new(program: &Program, driver: &Arc<dyn Driver>) -> Result<Self, CudaError> {
-        let mut ropes = Self { tables: Vec::new() };
+        let mut tables: Vec<(Arc<RopeTable>, [DeviceBuffer; 2])> = Vec::new();
         for node in &program.nodes {
             if let Op::Rope(rope) = &node.op
-                && ropes.place(&rope.table).is_none()
+                && place(&tables, &rope.table).is_none()
             {
                 let frequencies = Number::F32.encode(&rope.table.inverse_frequencies);
                 let axes: Vec<u8> =
                     rope.table.axes.iter().flat_map(|axis| u32::from(*axis).to_le_bytes()).collect();
                 let lists = [frequencies, axes].map(|list| upload(driver, &list));
                 let [frequencies, axes] = lists;
-                ropes.tables.push((Arc::clone(&rope.table), [frequencies?, axes?]));
+                tables.push((Arc::clone(&rope.table), [frequencies?, axes?]));
             }
         }
-        Ok(ropes)
+        Ok(Self { tables: Some(tables) })
     }
 
     /// The frequencies and the axes of a table of the program.
     pub(super) fn of(&self, table: &Arc<RopeTable>) -> [Address; 2] {
-        let place = self.place(table).expect("every rope of the program was collected");
-        let [frequencies, axes] = &self.tables[place].1;
+        let Some(tables) = &self.tables else { return [Address::NONE; 2] };
+        let place = place(tables, table).expect("every rope of the program was collected");
+        let [frequencies, axes] = &tables[place].1;
         [frequencies.address(), axes.address()]
     }
+}
 
-    /// Layers usually share a table.
-    fn place(&self, table: &Arc<RopeTable>) -> Option<usize> {
-        self.tables.iter().position(|(known, _)| Arc::ptr_eq(known, table) || known == table)
-    }
+/// Layers usually share a table.
+fn place(tables: &[(Arc<RopeTable>, [DeviceBuffer; 2])], table: &Arc<RopeTable>) -> Option<usize> {
+    tables.iter().position(|(known, _)| Arc::ptr_eq(known, table) || known == table)
 }
 
 fn upload(driver: &Arc<dyn Driver>, bytes: &[u8]) -> Result<DeviceBuffer, CudaError> {

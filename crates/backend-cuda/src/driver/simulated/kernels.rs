@@ -3,23 +3,27 @@
 //! The arguments are taken in the order of the kernel's signature; a formula is that of `gannet_ops::reference`.
 
 use super::super::{Address, Argument, Launch};
+use super::attention::{attention, attention_fold, attention_prefill, attention_split, write_kv};
 use super::memory::Memory;
 use crate::error::CudaError;
 use crate::jit::Variant;
 use crate::number::Number;
-use gannet_ops::reference::values::{Numbers, dot, softmax};
+use gannet_ops::reference::values::Numbers;
 use gannet_ops::reference::{gates, linear, norms, position_scale, rope, rows};
-use gannet_ops::{PAGE_TOKENS, Rope, RopeTable, Row, RowKind, TokenId, TokenSource};
+use gannet_ops::{Rope, RopeTable, Row, RowKind, TokenId, TokenSource};
 use std::sync::Arc;
 
-type Outcome = Result<(), CudaError>;
+pub(super) type Outcome = Result<(), CudaError>;
 
 /// What each entry does.
-const KERNELS: [(&str, fn(&mut Call<'_>) -> Outcome); 22] = [
+const KERNELS: [(&str, fn(&mut Call<'_>) -> Outcome); 27] = [
     ("add", |call| pairwise(call, gates::add)),
     ("add_rms_norm", add_rms_norm),
     ("argmax", argmax),
     ("attention", attention),
+    ("attention_fold", attention_fold),
+    ("attention_prefill", attention_prefill),
+    ("attention_split", attention_split),
     ("cast", |call| elementwise(call, |x, _| x)),
     ("clamped_gate", clamped_gate),
     ("concat", concat),
@@ -28,6 +32,8 @@ const KERNELS: [(&str, fn(&mut Call<'_>) -> Outcome); 22] = [
     ("gelu_gate", |call| pairwise(call, gates::gelu_gate)),
     ("head_norm", head_norm),
     ("linear", matrix_product),
+    ("linear_few", mapped_product),
+    ("linear_many", mapped_product),
     ("position_scale", scale_by_position),
     ("repack", repack),
     ("rms_norm", rms_norm),
@@ -54,7 +60,7 @@ pub(super) fn run(memory: &mut Memory, launch: &Launch<'_>) -> Outcome {
     let entry = launch.kernel.entry;
     let (_, kernel) = KERNELS.iter().find(|(name, _)| *name == entry).expect("it was loaded");
     let arguments = launch.arguments.iter().copied();
-    let mut call = Call { memory, variant: &launch.kernel.variant, entry, arguments };
+    let mut call = Call { memory, variant: &launch.kernel.variant, entry, grid: launch.grid, arguments };
     kernel(&mut call)?;
     match call.arguments.next() {
         None => Ok(()),
@@ -63,26 +69,27 @@ pub(super) fn run(memory: &mut Memory, launch: &Launch<'_>) -> Outcome {
 }
 
 /// A kernel's arguments, taken one after the other, and the memory.
-struct Call<'a> {
-    memory: &'a mut Memory,
+pub(super) struct Call<'a> {
+    pub(super) memory: &'a mut Memory,
     variant: &'a Variant,
-    entry: &'static str,
+    pub(super) entry: &'static str,
+    grid: [u32; 3],
     arguments: std::iter::Copied<std::slice::Iter<'a, Argument>>,
 }
 
 impl Call<'_> {
-    fn odd(&self, reason: String) -> CudaError {
+    pub(super) fn odd(&self, reason: String) -> CudaError {
         CudaError::Simulated { what: self.entry, reason }
     }
 
-    fn address(&mut self) -> Result<Address, CudaError> {
+    pub(super) fn address(&mut self) -> Result<Address, CudaError> {
         match self.arguments.next() {
             Some(Argument::Address(address)) => Ok(address),
             other => Err(self.odd(format!("{other:?} where an address is expected"))),
         }
     }
 
-    fn addresses<const N: usize>(&mut self) -> Result<[Address; N], CudaError> {
+    pub(super) fn addresses<const N: usize>(&mut self) -> Result<[Address; N], CudaError> {
         let mut found = [Address::NONE; N];
         for address in &mut found {
             *address = self.address()?;
@@ -90,14 +97,14 @@ impl Call<'_> {
         Ok(found)
     }
 
-    fn u32(&mut self) -> Result<usize, CudaError> {
+    pub(super) fn u32(&mut self) -> Result<usize, CudaError> {
         match self.arguments.next() {
             Some(Argument::U32(number)) => Ok(number as usize),
             other => Err(self.odd(format!("{other:?} where a number of 32 bits is expected"))),
         }
     }
 
-    fn sizes<const N: usize>(&mut self) -> Result<[usize; N], CudaError> {
+    pub(super) fn sizes<const N: usize>(&mut self) -> Result<[usize; N], CudaError> {
         let mut found = [0; N];
         for size in &mut found {
             *size = self.u32()?;
@@ -105,14 +112,14 @@ impl Call<'_> {
         Ok(found)
     }
 
-    fn u64(&mut self) -> Result<usize, CudaError> {
+    pub(super) fn u64(&mut self) -> Result<usize, CudaError> {
         match self.arguments.next() {
             Some(Argument::U64(number)) => Ok(number as usize),
             other => Err(self.odd(format!("{other:?} where a number of 64 bits is expected"))),
         }
     }
 
-    fn f32(&mut self) -> Result<f32, CudaError> {
+    pub(super) fn f32(&mut self) -> Result<f32, CudaError> {
         match self.arguments.next() {
             Some(Argument::F32(number)) => Ok(number),
             other => Err(self.odd(format!("{other:?} where a float is expected"))),
@@ -120,40 +127,56 @@ impl Call<'_> {
     }
 
     /// The format that a define names; float32 where the kernel has none of it.
-    fn number(&self, define: &str) -> Number {
+    pub(super) fn number(&self, define: &str) -> Number {
         let name = self.variant.define(define);
         Number::ALL.into_iter().find(|number| Some(number.name()) == name).unwrap_or(Number::F32)
     }
 
+    /// Blocks.
+    pub(super) fn grid(&self) -> [u32; 3] {
+        self.grid
+    }
+
+    /// Whether a define is there.
+    pub(super) fn has(&self, define: &str) -> bool {
+        self.variant.define(define).is_some()
+    }
+
+    /// The size that a define names.
+    pub(super) fn size_define(&self, define: &str) -> Result<usize, CudaError> {
+        let size = self.variant.define(define).and_then(|text| text.parse().ok());
+        size.ok_or_else(|| self.odd(format!("variant `{}` has no size `{define}`", self.variant)))
+    }
+
     /// Float32 numbers.
-    fn floats(&self, from: Address, count: usize) -> Result<Vec<f32>, CudaError> {
+    pub(super) fn floats(&self, from: Address, count: usize) -> Result<Vec<f32>, CudaError> {
         self.memory.numbers(self.entry, Number::F32, (from, count))
     }
 
-    fn matrix(&self, from: Address, count: usize, width: usize) -> Result<Numbers, CudaError> {
+    pub(super) fn matrix(&self, from: Address, count: usize, width: usize) -> Result<Numbers, CudaError> {
         Ok(Numbers::new(width, self.floats(from, count * width)?))
     }
 
     /// Numbers where there are any.
-    fn optional(&self, from: Address, count: usize) -> Result<Option<Vec<f32>>, CudaError> {
+    pub(super) fn optional(&self, from: Address, count: usize) -> Result<Option<Vec<f32>>, CudaError> {
         (from != Address::NONE).then(|| self.floats(from, count)).transpose()
     }
 
-    fn words(&self, from: Address, count: usize) -> Result<Vec<u32>, CudaError> {
+    pub(super) fn words(&self, from: Address, count: usize) -> Result<Vec<u32>, CudaError> {
         self.memory.words(self.entry, from, count)
     }
 
-    fn word(&self, from: Address, place: usize) -> Result<u32, CudaError> {
+    pub(super) fn word(&self, from: Address, place: usize) -> Result<u32, CudaError> {
         Ok(self.words(from.offset(place * size_of::<u32>()), 1)?[0])
     }
 
     /// Writes numbers in the format that a define names.
-    fn put(&mut self, define: &str, to: Address, numbers: &[f32]) -> Outcome {
+    pub(super) fn put(&mut self, define: &str, to: Address, numbers: &[f32]) -> Outcome {
         let bytes = self.number(define).encode(numbers);
         self.memory.write(self.entry, to, &bytes)
     }
 
-    fn put_floats(&mut self, to: Address, numbers: &[f32]) -> Outcome {
+    pub(super) fn put_floats(&mut self, to: Address, numbers: &[f32]) -> Outcome {
         self.memory.write(self.entry, to, &Number::F32.encode(numbers))
     }
 }
@@ -237,8 +260,25 @@ fn weight(call: &Call<'_>, from: Address, n: usize, k: usize) -> Result<Vec<f32>
         .collect())
 }
 
+/// x is named by a tensor map.
+fn mapped_product(call: &mut Call<'_>) -> Outcome {
+    let ([y, map, matrix, bias], sizes) = (call.addresses()?, call.sizes()?);
+    let [low, high] = [call.word(map, 0)?, call.word(map, 1)?].map(u64::from);
+    if call.entry == "linear_few" {
+        let [_chunk, stages] = call.sizes()?;
+        if stages < 2 {
+            return Err(call.odd("a ring of less than two stages".to_owned()));
+        }
+    }
+    product(call, [y, Address(high << 32 | low), matrix, bias], sizes)
+}
+
 fn matrix_product(call: &mut Call<'_>) -> Outcome {
-    let ([y, x, matrix, bias], [m, n, k]) = (call.addresses()?, call.sizes()?);
+    let (addresses, sizes) = (call.addresses()?, call.sizes()?);
+    product(call, addresses, sizes)
+}
+
+fn product(call: &mut Call<'_>, [y, x, matrix, bias]: [Address; 4], [m, n, k]: [usize; 3]) -> Outcome {
     let x = call.memory.numbers(call.entry, call.number("W"), (x, m * k))?;
     let (matrix, bias) = (weight(call, matrix, n, k)?, call.optional(bias, n)?);
     let made = linear::linear(&Numbers::new(k, x), &matrix, bias.as_deref());
@@ -333,94 +373,4 @@ fn argmax(call: &mut Call<'_>) -> Outcome {
     };
     let found: Vec<u8> = logits.rows().flat_map(|row| likeliest(row).to_le_bytes()).collect();
     call.memory.write(call.entry, tokens, &found)
-}
-
-/// Where the keys and values of a layer lie.
-struct Pages {
-    layer: Address,
-    tables: [Address; 4],
-    key: Number,
-    value: Number,
-    key_dim: usize,
-    value_dim: usize,
-    page_bytes: usize,
-    value_offset: usize,
-}
-
-impl Pages {
-    /// The page with the key of this index of a row's sequence.
-    fn page(&self, call: &Call<'_>, row: usize, index: usize) -> Result<Address, CudaError> {
-        let [row_sequence, _, pages, table_base] = self.tables;
-        let base = call.word(table_base, call.word(row_sequence, row)? as usize)? as i32;
-        let place = i64::from(base) + (index / PAGE_TOKENS) as i64;
-        let place = usize::try_from(place).map_err(|_| call.odd(format!("index {index} was released")))?;
-        Ok(self.layer.offset(call.word(pages, place)? as usize * self.page_bytes))
-    }
-
-    fn index(&self, call: &Call<'_>, row: usize) -> Result<usize, CudaError> {
-        Ok(call.word(self.tables[1], row)? as usize)
-    }
-
-    fn key_place(&self, page: Address, kv_head: usize, index: usize) -> Address {
-        page.offset((kv_head * PAGE_TOKENS + index % PAGE_TOKENS) * self.key_dim * self.key.bytes())
-    }
-
-    fn value_place(&self, page: Address, kv_head: usize, index: usize) -> Address {
-        let row = kv_head * PAGE_TOKENS + index % PAGE_TOKENS;
-        page.offset(self.value_offset + row * self.value_dim * self.value.bytes())
-    }
-}
-
-fn write_kv(call: &mut Call<'_>) -> Outcome {
-    let ([layer, k, v], tables) = (call.addresses()?, call.addresses()?);
-    let [rows, kv_heads, key_dim, value_dim] = call.sizes()?;
-    let (page_bytes, value_offset) = (call.u64()?, call.u64()?);
-    let (key, value) = (call.number("K"), call.number("V"));
-    let pages = Pages { layer, tables, key, value, key_dim, value_dim, page_bytes, value_offset };
-    let [k, v] = [call.matrix(k, rows, kv_heads * key_dim)?, call.matrix(v, rows, kv_heads * value_dim)?];
-    for row in 0..rows {
-        let index = pages.index(call, row)?;
-        let page = pages.page(call, row, index)?;
-        for kv_head in 0..kv_heads {
-            let keys = &k.row(row)[kv_head * key_dim..][..key_dim];
-            call.put("K", pages.key_place(page, kv_head, index), keys)?;
-            let values = &v.row(row)[kv_head * value_dim..][..value_dim];
-            call.put("V", pages.value_place(page, kv_head, index), values)?;
-        }
-    }
-    Ok(())
-}
-
-fn attention(call: &mut Call<'_>) -> Outcome {
-    let ([y, q, layer], tables) = (call.addresses()?, call.addresses()?);
-    let sinks = call.address()?;
-    let [rows, heads, kv_heads, key_dim, value_dim] = call.sizes()?;
-    let (page_bytes, value_offset) = (call.u64()?, call.u64()?);
-    let (scale, soft_cap, window) = (call.f32()?, call.f32()?, call.u32()?);
-    let (key, value) = (call.number("K"), call.number("V"));
-    let pages = Pages { layer, tables, key, value, key_dim, value_dim, page_bytes, value_offset };
-    let (q, sinks) = (call.matrix(q, rows, heads * key_dim)?, call.optional(sinks, heads)?);
-    let mut made = Vec::new();
-    for row in 0..rows {
-        let index = pages.index(call, row)?;
-        let seen = (index + 1).saturating_sub(window)..index + 1;
-        for (head, q) in q.row(row).chunks(key_dim).enumerate() {
-            let kv_head = head / (heads / kv_heads);
-            let (mut scores, mut values) = (Vec::new(), Vec::new());
-            for index in seen.clone() {
-                let page = pages.page(call, row, index)?;
-                let place = (pages.key_place(page, kv_head, index), key_dim);
-                let score = scale * dot(q, &call.memory.numbers(call.entry, key, place)?);
-                scores.push(if soft_cap > 0.0 { gates::soft_cap(score, soft_cap) } else { score });
-                let place = (pages.value_place(page, kv_head, index), value_dim);
-                values.push(call.memory.numbers(call.entry, value, place)?);
-            }
-            scores.extend(sinks.as_ref().map(|sinks| sinks[head]));
-            let weights = softmax(&scores);
-            made.extend((0..value_dim).map(|column| {
-                values.iter().zip(&weights).map(|(value, weight)| weight * value[column]).sum::<f32>()
-            }));
-        }
-    }
-    call.put("Y", y, &made)
 }

@@ -5,15 +5,19 @@
 //! with what lies there; fresh memory holds numbers that are none. So what a plan does with buffers, pages and steps is
 //! tested without a card, and what its kernels compute is not.
 
+mod attention;
 mod kernels;
 mod memory;
 
-use super::{Address, Driver, Kernel, Launch, Mark, Properties};
+use super::{Address, Driver, Kernel, Launch, Mark, Properties, TENSOR_MAP_BYTES, TensorMap};
 use crate::error::CudaError;
 use crate::jit::Variant;
 use memory::Memory;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// As many as a large card has, so that kernels are chosen as there.
+const PROCESSORS: u32 = 132;
 
 /// A device for tests.
 pub(crate) struct Simulated {
@@ -27,7 +31,7 @@ impl Simulated {
     pub(crate) fn new(memory_bytes: u64) -> Self {
         let name = "a simulated device".to_owned();
         let properties =
-            Properties { name, architecture: None, memory_bytes, processors: 1, driver_version: 0 };
+            Properties { name, architecture: None, memory_bytes, processors: PROCESSORS, driver_version: 0 };
         Self { properties, memory: Mutex::new(Memory::new(memory_bytes)), started: Instant::now() }
     }
 
@@ -75,6 +79,12 @@ impl Driver for Simulated {
         let mut memory = self.memory();
         let copied = memory.read("copy", from, bytes)?.to_vec();
         memory.write("copy", to, &copied)
+    }
+
+    fn tensor_map(&self, map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], CudaError> {
+        let mut encoded = [0; TENSOR_MAP_BYTES];
+        encoded[..size_of::<u64>()].copy_from_slice(&map.address.0.to_le_bytes());
+        Ok(encoded)
     }
 
     fn synchronize(&self) -> Result<(), CudaError> {

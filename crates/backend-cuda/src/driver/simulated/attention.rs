@@ -1,0 +1,295 @@
+//! The kernels of attention and of the pages it reads, on the simulated device.
+//!
+//! One function attends for a row over a range of keys and leaves partial sums, another folds them: the plain kernel, the
+//! split one and the one for many rows differ in nothing but who calls them.
+
+use super::super::Address;
+use super::kernels::{Call, Outcome};
+use crate::error::CudaError;
+use crate::number::Number;
+use gannet_ops::PAGE_TOKENS;
+use gannet_ops::numerics::KEY_SPLIT;
+use gannet_ops::reference::gates::soft_cap;
+use gannet_ops::reference::values::dot;
+use std::ops::Range;
+
+/// Where the keys and values of a layer lie.
+struct Pages {
+    layer: Address,
+    /// Each row's sequence, the group's pages, and where each sequence's begin.
+    lists: [Address; 3],
+    row_index: Address,
+    formats: (Number, Number),
+    dims: (usize, usize),
+    page_bytes: usize,
+    value_offset: usize,
+    is_tiled: bool,
+}
+
+impl Pages {
+    /// The page with the key of this index of a sequence.
+    fn page(&self, call: &Call<'_>, sequence: usize, index: usize) -> Result<Address, CudaError> {
+        let [_, pages, table_base] = self.lists;
+        let base = call.word(table_base, sequence)? as i32;
+        let place = i64::from(base) + (index / PAGE_TOKENS) as i64;
+        let place = usize::try_from(place).map_err(|_| call.odd(format!("index {index} was released")))?;
+        Ok(self.layer.offset(call.word(pages, place)? as usize * self.page_bytes))
+    }
+
+    fn sequence(&self, call: &Call<'_>, row: usize) -> Result<usize, CudaError> {
+        Ok(call.word(self.lists[0], row)? as usize)
+    }
+
+    fn index(&self, call: &Call<'_>, row: usize) -> Result<usize, CudaError> {
+        Ok(call.word(self.row_index, row)? as usize)
+    }
+
+    /// Where each element of a head's row begins in its page, in elements.
+    fn elements(&self, (kv_head, index): (usize, usize), dim: usize) -> Vec<usize> {
+        let (head, slot) = (kv_head * PAGE_TOKENS * dim, index % PAGE_TOKENS);
+        let tiled = |column: usize| (slot / 8 * (dim / 8) + column / 8) * 64 + slot % 8 * 8 + column % 8;
+        let plain = |column: usize| slot * dim + column;
+        (0..dim).map(|column| head + if self.is_tiled { tiled(column) } else { plain(column) }).collect()
+    }
+
+    fn key(&self, call: &Call<'_>, page: Address, at: (usize, usize)) -> Result<Vec<f32>, CudaError> {
+        self.read(call, page, (self.formats.0, self.elements(at, self.dims.0)))
+    }
+
+    fn value(&self, call: &Call<'_>, page: Address, at: (usize, usize)) -> Result<Vec<f32>, CudaError> {
+        self.read(call, page.offset(self.value_offset), (self.formats.1, self.elements(at, self.dims.1)))
+    }
+
+    fn read(
+        &self,
+        call: &Call<'_>,
+        start: Address,
+        (format, elements): (Number, Vec<usize>),
+    ) -> Result<Vec<f32>, CudaError> {
+        let number = |element: usize| {
+            let place = (start.offset(element * format.bytes()), 1);
+            Ok(call.memory.numbers(call.entry, format, place)?[0])
+        };
+        elements.into_iter().map(number).collect()
+    }
+}
+
+pub(super) fn write_kv(call: &mut Call<'_>) -> Outcome {
+    let [layer, k, v, row_sequence, row_index, pages, base] = call.addresses()?;
+    let [rows, kv_heads, key_dim, value_dim] = call.sizes()?;
+    let (page_bytes, value_offset) = (call.u64()?, call.u64()?);
+    let formats = (call.number("K"), call.number("V"));
+    let is_tiled = call.has("CORE");
+    let (lists, dims) = ([row_sequence, pages, base], (key_dim, value_dim));
+    let pages = Pages { layer, lists, row_index, formats, dims, page_bytes, value_offset, is_tiled };
+    let [k, v] = [call.matrix(k, rows, kv_heads * key_dim)?, call.matrix(v, rows, kv_heads * value_dim)?];
+    for row in 0..rows {
+        let (index, sequence) = (pages.index(call, row)?, pages.sequence(call, row)?);
+        let page = pages.page(call, sequence, index)?;
+        for kv_head in 0..kv_heads {
+            let keys = &k.row(row)[kv_head * key_dim..][..key_dim];
+            for (element, x) in pages.elements((kv_head, index), key_dim).into_iter().zip(keys) {
+                call.put("K", page.offset(element * formats.0.bytes()), &[*x])?;
+            }
+            let values = &v.row(row)[kv_head * value_dim..][..value_dim];
+            for (element, x) in pages.elements((kv_head, index), value_dim).into_iter().zip(values) {
+                call.put("V", page.offset(value_offset + element * formats.1.bytes()), &[*x])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How scores are made.
+#[derive(Clone, Copy)]
+struct Rule {
+    heads: usize,
+    kv_heads: usize,
+    scale: f32,
+    soft_cap: f32,
+    window: usize,
+}
+
+impl Rule {
+    fn seen(&self, index: usize) -> Range<usize> {
+        (index + 1).saturating_sub(self.window)..index + 1
+    }
+}
+
+/// Sums over some keys: weighted values, the largest score, and the weights'.
+struct Partial {
+    y: Vec<f32>,
+    max: f32,
+    sum: f32,
+}
+
+/// The sums of a head of a row over those keys of a split that the row sees; none where it sees none.
+fn partial(
+    call: &Call<'_>,
+    (pages, rule): (&Pages, Rule),
+    (sequence, index, split): (usize, usize, usize),
+    (head, q): (usize, &[f32]),
+) -> Result<Option<Partial>, CudaError> {
+    let seen = rule.seen(index);
+    let keys = seen.start.max(split * KEY_SPLIT)..seen.end.min((split + 1) * KEY_SPLIT);
+    let kv_head = head / (rule.heads / rule.kv_heads);
+    let (mut scores, mut values) = (Vec::new(), Vec::new());
+    for key in keys {
+        let page = pages.page(call, sequence, key)?;
+        let score = rule.scale * dot(q, &pages.key(call, page, (kv_head, key))?);
+        scores.push(if rule.soft_cap > 0.0 { soft_cap(score, rule.soft_cap) } else { score });
+        values.push(pages.value(call, page, (kv_head, key))?);
+    }
+    if scores.is_empty() {
+        return Ok(None);
+    }
+    let max = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let weights: Vec<f32> = scores.iter().map(|score| (score - max).exp()).collect();
+    let mut y = vec![0.0; pages.dims.1];
+    for (value, weight) in values.iter().zip(&weights) {
+        y.iter_mut().zip(value).for_each(|(y, x)| *y += weight * x);
+    }
+    Ok(Some(Partial { y, max, sum: weights.iter().sum() }))
+}
+
+/// Folds sums from left to right, the sink last.
+fn folded(partials: Vec<Partial>, sink: Option<f32>, dim: usize) -> Vec<f32> {
+    let (mut max, mut sum, mut y) = (f32::NEG_INFINITY, 0.0, vec![0.0; dim]);
+    let sinks = sink.map(|sink| Partial { y: vec![0.0; dim], max: sink, sum: 1.0 });
+    for partial in partials.into_iter().chain(sinks) {
+        let to = max.max(partial.max);
+        let (old, new) = (if sum == 0.0 { 0.0 } else { (max - to).exp() }, (partial.max - to).exp());
+        y.iter_mut().zip(&partial.y).for_each(|(y, x)| *y = *y * old + x * new);
+        (max, sum) = (to, sum * old + partial.sum * new);
+    }
+    y.iter().map(|y| y / sum).collect()
+}
+
+/// A head of a row over all keys that it sees.
+fn whole(
+    call: &Call<'_>,
+    (pages, rule): (&Pages, Rule),
+    (sequence, index): (usize, usize),
+    (head, q, sink): (usize, &[f32], Option<f32>),
+) -> Result<Vec<f32>, CudaError> {
+    let seen = rule.seen(index);
+    let mut partials = Vec::new();
+    for split in seen.start / KEY_SPLIT..=(seen.end - 1) / KEY_SPLIT {
+        partials.extend(partial(call, (pages, rule), (sequence, index, split), (head, q))?);
+    }
+    Ok(folded(partials, sink, pages.dims.1))
+}
+
+pub(super) fn attention(call: &mut Call<'_>) -> Outcome {
+    let [y, q, layer, row_sequence, row_index, pages, base, sinks] = call.addresses()?;
+    let [rows, heads, kv_heads, key_dim, value_dim] = call.sizes()?;
+    let (page_bytes, value_offset) = (call.u64()?, call.u64()?);
+    let (scale, soft_cap, window) = (call.f32()?, call.f32()?, call.u32()?);
+    let formats = (call.number("K"), call.number("V"));
+    let (lists, dims) = ([row_sequence, pages, base], (key_dim, value_dim));
+    let pages = Pages { layer, lists, row_index, formats, dims, page_bytes, value_offset, is_tiled: false };
+    let rule = Rule { heads, kv_heads, scale, soft_cap, window };
+    let (q, sinks) = (call.matrix(q, rows, heads * key_dim)?, call.optional(sinks, heads)?);
+    let mut made = Vec::new();
+    for row in 0..rows {
+        let place = (pages.sequence(call, row)?, pages.index(call, row)?);
+        for (head, q) in q.row(row).chunks(key_dim).enumerate() {
+            let sink = sinks.as_ref().map(|sinks| sinks[head]);
+            made.extend(whole(call, (&pages, rule), place, (head, q, sink))?);
+        }
+    }
+    call.put("Y", y, &made)
+}
+
+/// The pages and the rule of a kernel over pages in core order.
+fn tiled(
+    call: &mut Call<'_>,
+    layer: Address,
+    (lists, row_index): ([Address; 3], Address),
+) -> Result<(Pages, Rule), CudaError> {
+    let [heads, kv_heads] = call.sizes()?;
+    let (page_bytes, value_offset) = (call.u64()?, call.u64()?);
+    let (scale, soft_cap, window) = (call.f32()?, call.f32()?, call.u32()?);
+    if call.has("SOFT_CAP") != (soft_cap > 0.0) {
+        return Err(call.odd("a soft cap and a variant without one, or the other way round".to_owned()));
+    }
+    let (format, dim) = (call.number("K"), call.size_define("DIM")?);
+    let (formats, dims) = ((format, format), (dim, dim));
+    let pages = Pages { layer, lists, row_index, formats, dims, page_bytes, value_offset, is_tiled: true };
+    Ok((pages, Rule { heads, kv_heads, scale, soft_cap, window }))
+}
+
+/// An item of a list of work.
+fn item(call: &Call<'_>, work: Address, number: usize) -> Result<[usize; 4], CudaError> {
+    let words = call.words(work.offset(number * 16), 4)?;
+    Ok([0, 1, 2, 3].map(|place| words[place] as usize))
+}
+
+pub(super) fn attention_split(call: &mut Call<'_>) -> Outcome {
+    let [scratch, q, layer, row_index, pages, base, work, count, offsets] = call.addresses()?;
+    let (pages, rule) = tiled(call, layer, ([Address::NONE, pages, base], row_index))?;
+    let (lines, dim) = (call.u32()?, pages.dims.0);
+    for number in 0..call.word(count, 0)? as usize {
+        let [first, rows, sequence, split] = item(call, work, number)?;
+        if rows * (rule.heads / rule.kv_heads) > lines {
+            return Err(call.odd(format!("an item of {rows} rows has more than {lines} lines")));
+        }
+        for row in first..first + rows {
+            let index = pages.index(call, row)?;
+            for head in 0..rule.heads {
+                let place = q.offset((row * rule.heads + head) * dim * size_of::<f32>());
+                let q = call.floats(place, dim)?;
+                let found = partial(call, (&pages, rule), (sequence, index, split), (head, &q))?;
+                let Some(Partial { y, max, sum }) = found else { continue };
+                let partial = call.word(offsets, row)?.wrapping_add(split as u32) as usize;
+                let place = (partial * rule.heads + head) * (dim + 2) * size_of::<f32>();
+                call.put_floats(scratch.offset(place), &[&y[..], &[max, sum]].concat())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn attention_fold(call: &mut Call<'_>) -> Outcome {
+    let [y, scratch, row_index, offsets, sinks] = call.addresses()?;
+    let (heads, window, dim) = (call.u32()?, call.u32()?, call.size_define("DIM")?);
+    let sinks = call.optional(sinks, heads)?;
+    let rule = Rule { heads, kv_heads: 1, scale: 1.0, soft_cap: 0.0, window };
+    let mut made = Vec::new();
+    for row in 0..call.grid()[0] as usize {
+        let seen = rule.seen(call.word(row_index, row)? as usize);
+        for head in 0..heads {
+            let mut partials = Vec::new();
+            for split in seen.start / KEY_SPLIT..=(seen.end - 1) / KEY_SPLIT {
+                let partial = call.word(offsets, row)?.wrapping_add(split as u32) as usize;
+                let place = (partial * heads + head) * (dim + 2) * size_of::<f32>();
+                let mut y = call.floats(scratch.offset(place), dim + 2)?;
+                let (sum, max) = (y.remove(dim + 1), y.remove(dim));
+                partials.push(Partial { y, max, sum });
+            }
+            made.extend(folded(partials, sinks.as_ref().map(|sinks| sinks[head]), dim));
+        }
+    }
+    call.put("Y", y, &made)
+}
+
+pub(super) fn attention_prefill(call: &mut Call<'_>) -> Outcome {
+    let [y, q, layer, row_sequence, row_index, pages, base, sinks, work] = call.addresses()?;
+    let (pages, rule) = tiled(call, layer, ([row_sequence, pages, base], row_index))?;
+    let (sinks, dim) = (call.optional(sinks, rule.heads)?, pages.dims.0);
+    for number in 0..call.grid()[0] as usize {
+        let [first, rows, sequence, _] = item(call, work, number)?;
+        for row in first..first + rows {
+            let place = (sequence, pages.index(call, row)?);
+            for head in 0..rule.heads {
+                let element = (row * rule.heads + head) * dim;
+                let q = call.floats(q.offset(element * size_of::<f32>()), dim)?;
+                let sink = sinks.as_ref().map(|sinks| sinks[head]);
+                let made = whole(call, (&pages, rule), place, (head, &q, sink))?;
+                let bytes = call.number("Y").bytes();
+                call.put("Y", y.offset(element * bytes), &made)?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,285 @@
+//! The launches of attention: which kernels a layer takes follows from its pages alone, never from a step's rows.
+//!
+//! Pages of half precision with heads of 64, 128 or 256 elements lie in core order, on cards that fetch blocks of memory:
+//! few rows of a sequence are then split over its keys and folded, many go in tiles of rows, with the same bits. All
+//! other pages lie row by row, and one plain kernel reads them.
+
+use super::launches::{Call, Frame, arguments, word};
+use super::work::{Shape, Work};
+use crate::driver::{Argument, Properties};
+use crate::error::unsupported;
+use crate::jit::{HEAD_DIMS, Variant, WIDE_DIMS, tiled_attention, write_tiled_kv};
+use crate::number::Number;
+use crate::state::{LayerPages, page_formats};
+use gannet_ops::{
+    Attention, DeviceError, Mask, Node, Op, PageLifetime, PagedLayout, Program, StateEntry, StateId,
+};
+
+/// What kernels take for "no window".
+const NO_WINDOW: u32 = u32::MAX;
+/// Columns of a value's head that the plain kernel has room for.
+const VALUE_DIM_MAX: usize = 512;
+const PLAIN_THREADS: u32 = 64;
+/// Heads that share a kv head, at most, where pages lie in core order.
+const GROUP_MAX: usize = 64;
+
+/// Whether a layer's pages lie in core order, and in which format.
+fn tiled(device: &Properties, layout: &PagedLayout) -> Option<Number> {
+    let formats = page_formats(layout).ok()?;
+    let is_half = formats.0 == formats.1 && formats.0 != Number::F32;
+    let is_square = layout.key_dim == layout.value_dim && HEAD_DIMS.contains(&layout.key_dim);
+    (is_half && is_square && device.has_bulk_copies()).then_some(formats.0)
+}
+
+fn has_wide_kernel(device: &Properties, dim: usize) -> bool {
+    device.has_wgmma() && WIDE_DIMS.contains(&dim)
+}
+
+/// The way in which a layer attends, where its pages lie in core order.
+fn shape(device: &Properties, program: &Program, op: &Attention) -> Option<Shape> {
+    let StateEntry::Paged(layout) = &program.state.entries[op.state.0 as usize] else { return None };
+    tiled(device, layout)?;
+    // A warp has sixteen lines, and a block eight warps, or four for the largest heads.
+    let tile_lines = if layout.key_dim > 128 { 64 } else { 128 };
+    Some(Shape { group: op.heads / layout.kv_heads, window: window_of(op.mask)?, tile_lines })
+}
+
+/// The distinct ways in which layers attend.
+pub(super) fn ways(device: &Properties, program: &Program) -> Vec<Shape> {
+    let mut found = Vec::new();
+    for node in &program.nodes {
+        if let Op::Attention(op) = &node.op
+            && let Some(shape) = shape(device, program, op)
+            && !found.contains(&shape)
+        {
+            found.push(shape);
+        }
+    }
+    found
+}
+
+fn window_of(mask: Mask) -> Option<u32> {
+    match mask {
+        Mask::Causal => Some(NO_WINDOW),
+        Mask::Window(window) => Some(window),
+        Mask::Block | Mask::BlockWindow(_) => None,
+    }
+}
+
+impl Frame<'_> {
+    pub(super) fn write_kv(&self, state: StateId, node: &Node) -> Result<Vec<Call>, DeviceError> {
+        let LayerPages { layout, address, page_bytes, value_offset } = (self.pages)(state);
+        let (key, value) = page_formats(layout)?;
+        let [k, v] = [node.inputs[0], node.inputs[1]].map(self.values);
+        let mut arguments = arguments![address, k, v];
+        arguments.extend(self.lists.tables(layout.group.0 as usize).map(Argument::from));
+        arguments.extend(arguments![
+            word(self.rows),
+            word(layout.kv_heads),
+            word(layout.key_dim),
+            word(layout.value_dim),
+            page_bytes,
+            value_offset,
+        ]);
+        let plain = || Variant::new("write_kv", &[("K", key.name()), ("V", value.name())]);
+        let variant = tiled(self.device, layout).map_or_else(plain, write_tiled_kv);
+        Ok(vec![Call::by_row((variant, "write_kv"), self.rows, arguments)])
+    }
+
+    pub(super) fn attention(&self, op: &Attention, node: &Node) -> Result<Vec<Call>, DeviceError> {
+        let pages = (self.pages)(op.state);
+        let window = self.window(op, pages.layout, node)?;
+        match tiled(self.device, pages.layout) {
+            Some(format) => self.tiled_attention(op, node, (&pages, format)),
+            None => Ok(vec![self.plain_attention(op, node, (&pages, window))?]),
+        }
+    }
+
+    fn plain_attention(
+        &self,
+        op: &Attention,
+        node: &Node,
+        (pages, window): (&LayerPages<'_>, u32),
+    ) -> Result<Call, DeviceError> {
+        let LayerPages { layout, address, page_bytes, value_offset } = *pages;
+        let (key, value) = page_formats(layout)?;
+        let made = node.outputs[0];
+        let mut arguments = arguments![(self.values)(made), (self.values)(node.inputs[0]), address];
+        arguments.extend(self.lists.tables(layout.group.0 as usize).map(Argument::from));
+        arguments.extend(arguments![
+            self.optional_weight(op.sinks),
+            word(self.rows),
+            word(op.heads),
+            word(layout.kv_heads),
+            word(layout.key_dim),
+            word(layout.value_dim),
+            page_bytes,
+            value_offset,
+            op.scale,
+            op.soft_cap.unwrap_or(0.0),
+            window,
+        ]);
+        let formats = [("K", key.name()), ("V", value.name()), ("Y", self.format(made).name())];
+        let need = (Variant::new("attention", &formats), "attention");
+        let shared_bytes = word(layout.key_dim * size_of::<f32>());
+        let grid = [word(self.rows), word(op.heads), 1];
+        Ok(Call { need, grid, block: PLAIN_THREADS, shared_bytes, arguments })
+    }
+
+    fn tiled_attention(
+        &self,
+        op: &Attention,
+        node: &Node,
+        pages: (&LayerPages<'_>, Number),
+    ) -> Result<Vec<Call>, DeviceError> {
+        let layout = pages.0.layout;
+        let group = op.heads / layout.kv_heads;
+        if group > GROUP_MAX {
+            let reason = format!("{group} heads share a kv head, and at most {GROUP_MAX} have a kernel");
+            return Err(unsupported("attention", self.reason(&reason)));
+        }
+        let shape = shape(self.device, self.program, op).expect("pages in core order have a way");
+        let way = self.ways.iter().position(|way| *way == shape).expect("the plan collected every way");
+        let work = self.lists.work(way);
+        let mut calls = Vec::new();
+        if !work.runs.is_empty() {
+            calls.push(self.split(op, node, pages, (work, shape.window)));
+            let fold = |run| self.fold(op, node, pages, (work, shape.window), run);
+            calls.extend(work.runs.iter().cloned().map(fold));
+        }
+        if work.tile_count > 0 {
+            calls.push(self.tiles(op, node, pages, (work, shape.window)));
+        }
+        Ok(calls)
+    }
+
+    fn split(
+        &self,
+        op: &Attention,
+        node: &Node,
+        (pages, format): (&LayerPages<'_>, Number),
+        (work, window): (&Work, u32),
+    ) -> Call {
+        let layout = pages.layout;
+        let [_, row_index, page_list, table_base] = self.lists.tables(layout.group.0 as usize);
+        let arguments = arguments![
+            self.partials,
+            (self.values)(node.inputs[0]),
+            pages.address,
+            row_index,
+            page_list,
+            table_base,
+            self.lists.at(work.splits),
+            self.lists.at(work.split_count),
+            self.lists.at(work.partial_offset),
+            word(op.heads),
+            word(layout.kv_heads),
+            pages.page_bytes,
+            pages.value_offset,
+            op.scale,
+            op.soft_cap.unwrap_or(0.0),
+            window,
+            word(work.split_lines),
+        ];
+        let dim = layout.key_dim;
+        let stages = if dim <= 64 {
+            8
+        } else if dim <= 128 {
+            5
+        } else {
+            4
+        };
+        let shared_bytes = stages * dim * 128 + work.split_lines * (dim * 2 + 544);
+        let made = (format, self.format(node.outputs[0]));
+        let need = (tiled_attention("attention_split", made, dim, op.soft_cap.is_some()), "attention_split");
+        let grid = [2 * self.device.processors, 1, 1];
+        Call { need, grid, block: 160, shared_bytes: word(shared_bytes), arguments }
+    }
+
+    /// Folds the partial sums of neighbouring rows.
+    fn fold(
+        &self,
+        op: &Attention,
+        node: &Node,
+        (pages, format): (&LayerPages<'_>, Number),
+        (work, window): (&Work, u32),
+        run: std::ops::Range<usize>,
+    ) -> Call {
+        let (layout, made) = (pages.layout, node.outputs[0]);
+        let [_, row_index, ..] = self.lists.tables(layout.group.0 as usize);
+        let row_bytes = self.width(made) * self.format(made).bytes();
+        let words = run.start * size_of::<u32>();
+        let arguments = arguments![
+            (self.values)(made).offset(run.start * row_bytes),
+            self.partials,
+            row_index.offset(words),
+            self.lists.at(work.partial_offset).offset(words),
+            self.optional_weight(op.sinks),
+            word(op.heads),
+            window,
+        ];
+        let formats = (format, self.format(made));
+        let variant = tiled_attention("attention_split", formats, layout.key_dim, op.soft_cap.is_some());
+        let grid = [word(run.len()), word(op.heads), word(layout.key_dim.div_ceil(32))];
+        Call { need: (variant, "attention_fold"), grid, block: 128, shared_bytes: 0, arguments }
+    }
+
+    fn tiles(
+        &self,
+        op: &Attention,
+        node: &Node,
+        (pages, format): (&LayerPages<'_>, Number),
+        (work, window): (&Work, u32),
+    ) -> Call {
+        let (layout, made) = (pages.layout, node.outputs[0]);
+        let mut arguments = arguments![(self.values)(made), (self.values)(node.inputs[0]), pages.address];
+        arguments.extend(self.lists.tables(layout.group.0 as usize).map(Argument::from));
+        arguments.extend(arguments![
+            self.optional_weight(op.sinks),
+            self.lists.at(work.tiles),
+            word(op.heads),
+            word(layout.kv_heads),
+            pages.page_bytes,
+            pages.value_offset,
+            op.scale,
+            op.soft_cap.unwrap_or(0.0),
+            window,
+        ]);
+        let dim = layout.key_dim;
+        let is_wide = has_wide_kernel(self.device, dim);
+        let warps = if dim > 128 { 4 } else { 8 };
+        let totals = if dim > 64 { warps * 16 * dim * 4 } else { 0 };
+        let (file, block, shared_bytes) = match is_wide {
+            true => ("attention_wide", 384, 1024 + 6 * dim * 128 + 128 * dim * 4),
+            false => {
+                let bytes = 1024 + 4 * dim * 128 + warps * 16 * (dim * 2 + 16) + totals;
+                ("attention_prefill", 32 * (warps + 1), bytes)
+            }
+        };
+        let formats = (format, self.format(made));
+        let need = (tiled_attention(file, formats, dim, op.soft_cap.is_some()), "attention_prefill");
+        let grid = [word(work.tile_count), word(layout.kv_heads), 1];
+        Call { need, grid, block: word(block), shared_bytes: word(shared_bytes), arguments }
+    }
+
+    /// The window that a row sees, where the kernels can do what is asked for.
+    fn window(&self, op: &Attention, layout: &PagedLayout, node: &Node) -> Result<u32, DeviceError> {
+        let refused = |why: String| Err(unsupported("attention", self.reason(&why)));
+        if node.inputs.len() > 1 {
+            return refused("rows that are not written have no kernel yet".to_owned());
+        }
+        if layout.value_dim > VALUE_DIM_MAX {
+            return refused(format!("values of {} elements are more than {VALUE_DIM_MAX}", layout.value_dim));
+        }
+        let Some(window) = window_of(op.mask) else {
+            return refused("rows that see the rows after them have no kernel yet".to_owned());
+        };
+        // Pages that have left their group's window may not be followed.
+        match self.program.state.groups[layout.group.0 as usize].lifetime {
+            PageLifetime::Window(kept) if window > kept => {
+                refused(format!("a window of {window} is wider than its pages live, {kept}"))
+            }
+            PageLifetime::Full | PageLifetime::Open | PageLifetime::Window(_) => Ok(window),
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Which rows attend together: the lists of items that the attention kernels walk, made once a step for each way in which
+//! layers attend.
+//!
+//! A sequence with few rows is split over its keys: an item is some of its rows and one split of 256 keys, and leaves
+//! partial sums that are folded in the order of position. A sequence with many rows goes in tiles of rows, each over all
+//! its keys. Both give the same bits, so the choice follows the number of rows.
+
+use super::metadata::Words;
+use gannet_ops::numerics::KEY_SPLIT;
+use gannet_ops::{Batch, SequenceRows};
+use std::ops::Range;
+
+/// Rows of a sequence that are split over its keys, at most.
+const SPLIT_ROWS_MAX: usize = 16;
+/// Lines (rows times the heads that share a kv head) of an item of a split, at most.
+const SPLIT_LINES_MAX: usize = 64;
+/// What the kernel rounds the lines of an item to.
+const LINES: usize = 16;
+
+/// A way in which layers attend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Heads that share a kv head.
+    pub(super) group: usize,
+    /// Keys that a row sees; all where it is the largest number.
+    pub(super) window: u32,
+    /// Lines of a tile of rows, at most.
+    pub(super) tile_lines: usize,
+}
+
+/// The lists of one way, as places in the step's words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Work {
+    pub(super) splits: usize,
+    pub(super) split_count: usize,
+    /// The most lines of an item, as the kernel wants them.
+    pub(super) split_lines: usize,
+    /// For each row, where its partial sums lie, less its first split.
+    pub(super) partial_offset: usize,
+    /// Partial sums of all rows.
+    pub(super) partials: usize,
+    pub(super) tiles: usize,
+    pub(super) tile_count: usize,
+    /// Neighbouring rows that are split.
+    pub(super) runs: Vec<Range<usize>>,
+}
+
+impl Shape {
+    /// The splits of keys that a row at an index sees.
+    fn splits(&self, index: u32) -> Range<usize> {
+        let first = (index + 1).saturating_sub(self.window) as usize;
+        first / KEY_SPLIT..index as usize / KEY_SPLIT + 1
+    }
+
+    /// Adds the lists of a batch to a step's words.
+    pub(super) fn plan(&self, batch: &Batch, words: &mut Words) -> Work {
+        let mut work = Work::default();
+        let mut splits: Vec<[u32; 4]> = Vec::new();
+        let mut tiles: Vec<(u32, [u32; 4])> = Vec::new();
+        let mut offsets = vec![0; batch.rows.len()];
+        for (number, sequence) in batch.sequences.iter().enumerate() {
+            if sequence.rows.len() > SPLIT_ROWS_MAX {
+                self.add_tiles(batch, (number, sequence), &mut tiles);
+                continue;
+            }
+            let rows = sequence.rows.start as usize..sequence.rows.end as usize;
+            match work.runs.last_mut() {
+                Some(run) if run.end == rows.start => run.end = rows.end,
+                Some(_) | None => work.runs.push(rows.clone()),
+            }
+            for row in rows {
+                let seen = self.splits(batch.rows[row].index);
+                // Signed: the first split may be later than the first partial sum.
+                offsets[row] = (work.partials as u32).wrapping_sub(seen.start as u32);
+                work.partials += seen.len();
+            }
+            self.add_splits(batch, (number, sequence), &mut splits, &mut work.split_lines);
+        }
+        // Those that see most begin, so that none of them ends last.
+        tiles.sort_by_key(|(last, _)| std::cmp::Reverse(*last));
+        work.split_lines = work.split_lines.next_multiple_of(LINES);
+        work.splits = words.add(splits.iter().flatten().copied());
+        work.split_count = words.add([splits.len() as u32]);
+        work.partial_offset = words.add(offsets);
+        work.tile_count = tiles.len();
+        work.tiles = words.add(tiles.iter().flat_map(|(_, tile)| *tile));
+        work
+    }
+
+    /// Items `[first row, rows, sequence, split]`.
+    fn add_splits(
+        &self,
+        batch: &Batch,
+        (number, sequence): (usize, &SequenceRows),
+        splits: &mut Vec<[u32; 4]>,
+        lines: &mut usize,
+    ) {
+        let rows_max = (SPLIT_LINES_MAX / self.group).max(1) as u32;
+        for first in sequence.rows.clone().step_by(rows_max as usize) {
+            let rows = rows_max.min(sequence.rows.end - first);
+            *lines = (*lines).max(rows as usize * self.group);
+            let [low, high] = [first, first + rows - 1].map(|row| batch.rows[row as usize].index);
+            let seen = self.splits(low).start..self.splits(high).end;
+            splits.extend(seen.map(|split| [first, rows, number as u32, split as u32]));
+        }
+    }
+
+    /// Items `[first row, rows, sequence, 0]`, each with the index of its last row.
+    fn add_tiles(
+        &self,
+        batch: &Batch,
+        (number, sequence): (usize, &SequenceRows),
+        tiles: &mut Vec<(u32, [u32; 4])>,
+    ) {
+        let rows_max = (self.tile_lines / self.group).max(1) as u32;
+        for first in sequence.rows.clone().step_by(rows_max as usize) {
+            let rows = rows_max.min(sequence.rows.end - first);
+            let last = batch.rows[(first + rows - 1) as usize].index;
+            tiles.push((last, [first, rows, number as u32, 0]));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_ops::{Length, Row, RowKind, TokenId, TokenSource};
+
+    fn batch(sequences: &[(u32, u32)]) -> Batch {
+        let mut batch = Batch::default();
+        for (number, (length, rows)) in sequences.iter().enumerate() {
+            let first = batch.rows.len() as u32;
+            batch.rows.extend((*length..length + rows).map(|index| Row {
+                sequence: number as u32,
+                token: TokenSource::Known(TokenId(0)),
+                index,
+                position: [index; 3],
+                kind: RowKind::Prompt,
+            }));
+            batch.sequences.push(SequenceRows {
+                rows: first..first + rows,
+                length: Length::Exact(*length),
+                tables: Vec::new(),
+                recurrent: None,
+                sampler: None,
+                adapter: None,
+            });
+        }
+        batch
+    }
+
+    fn check(shape: Shape, sequences: &[(u32, u32)]) {
+        let batch = batch(sequences);
+        let mut words = Words::default();
+        let work = shape.plan(&batch, &mut words);
+        let items = |start: usize, count: usize| &words.list()[start..start + 4 * count];
+        let splits = items(work.splits, words.list()[work.split_count] as usize);
+        let tiles = items(work.tiles, work.tile_count);
+        let mut partials = vec![0; work.partials];
+        let mut rows_of_tiles = 0;
+        for [first, count, sequence, split] in splits.as_chunks::<4>().0 {
+            assert!(*count as usize * shape.group <= SPLIT_LINES_MAX.max(shape.group));
+            for row in *first..first + count {
+                let row_facts = batch.rows[row as usize];
+                assert_eq!(row_facts.sequence, *sequence);
+                if shape.splits(row_facts.index).contains(&(*split as usize)) {
+                    let offset = words.list()[work.partial_offset + row as usize];
+                    partials[offset.wrapping_add(*split) as usize] += 1;
+                }
+            }
+        }
+        assert!(partials.iter().all(|times| *times == 1), "each split that a row sees is in one item");
+        for [first, count, ..] in tiles.as_chunks::<4>().0 {
+            rows_of_tiles += count;
+            assert!(!work.runs.iter().any(|run| run.contains(&(*first as usize))));
+        }
+        let rows_of_runs: usize = work.runs.iter().map(Range::len).sum();
+        assert_eq!(rows_of_runs + rows_of_tiles as usize, batch.rows.len(), "every row attends once");
+    }
+
+    #[test]
+    fn each_row_attends_once_over_all_splits_that_it_sees() {
+        for window in [u32::MAX, 300, 1] {
+            for group in [1, 4, 16, 48] {
+                let shape = Shape { group, window, tile_lines: 128 };
+                check(shape, &[(0, 1)]);
+                check(shape, &[(1000, 1), (0, 700), (255, 16), (256, 3), (2000, 17), (5, 5)]);
+            }
+        }
+    }
+}
