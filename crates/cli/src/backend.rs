@@ -101,7 +101,9 @@ impl DeviceArguments {
             return Err(Failure::usage(text));
         }
         if self.cpu_isa.is_some() {
-            let text = format!("--cpu-isa can't be given with --backend {backend}, which uses no vector instructions");
+            let text = format!(
+                "--cpu-isa can't be given with --backend {backend}, which uses no vector instructions"
+            );
             return Err(Failure::usage(text));
         }
         Ok(())

@@ -10,7 +10,7 @@ mod sources;
 mod variant;
 
 pub(crate) use catalogue::{
-    FEW_ROWS, HEAD_DIMS, MANY, WIDE_DIMS, embed, is_known, linear, linear_few, linear_many, tiled_attention,
+    FEW_ROWS, HEAD_DIMS, MANY, WIDE_DIMS, embed, linear, linear_few, linear_many, tiled_attention,
     write_tiled_kv,
 };
 pub(crate) use variant::Variant;
@@ -105,15 +105,15 @@ impl Jit {
     }
 }
 
-/// Compiles every variant of every kernel for these architectures, into a folder that can be carried; how many there
+/// Compiles the tested variants of every kernel for these architectures, into a folder that can be carried; how many there
 /// are.
 ///
 /// # Errors
 /// No compiler, a kernel that doesn't compile, or a folder that can't be written.
-pub fn compile_all(folder: &Path, architectures: &[Architecture]) -> Result<usize, CudaError> {
+pub fn compile_tested(folder: &Path, architectures: &[Architecture]) -> Result<usize, CudaError> {
     let folders = KernelFolders { carried: None, cache: None };
     let jit = Jit::new(&folders, &Places::here());
-    let variants = catalogue::all();
+    let variants = catalogue::tested();
     for architecture in architectures {
         let codes = jit.code(*architecture, &variants)?;
         for (variant, code) in variants.iter().zip(codes) {

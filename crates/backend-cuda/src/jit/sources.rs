@@ -41,7 +41,7 @@ mod tests {
         let listed: BTreeSet<&str> = HEADERS.iter().chain(&KERNELS).map(|(name, _)| *name).collect();
         assert_eq!(names, listed);
         let compiled: BTreeSet<String> =
-            catalogue::all().iter().map(|variant| format!("{}.cu", variant.stem())).collect();
+            catalogue::tested().iter().map(|variant| format!("{}.cu", variant.stem())).collect();
         let kernels: BTreeSet<String> = KERNELS.iter().map(|(name, _)| (*name).to_owned()).collect();
         assert_eq!(compiled, kernels);
     }

@@ -66,11 +66,11 @@ impl Pages {
         start: Address,
         (format, elements): (Number, Vec<usize>),
     ) -> Result<Vec<f32>, CudaError> {
-        let number = |element: usize| {
-            let place = (start.offset(element * format.bytes()), 1);
-            Ok(call.memory.numbers(call.entry, format, place)?[0])
-        };
-        elements.into_iter().map(number).collect()
+        // From the first element to the last one, since they lie near each other.
+        let (first, count) = (elements[0], elements[elements.len() - 1] + 1 - elements[0]);
+        let place = (start.offset(first * format.bytes()), count);
+        let numbers = call.memory.numbers(call.entry, format, place)?;
+        Ok(elements.into_iter().map(|element| numbers[element - first]).collect())
     }
 }
 

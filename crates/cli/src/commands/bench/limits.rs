@@ -116,7 +116,9 @@ impl CardLimits {
         let Self { card, architecture, driver_version, bytes_per_second } = self;
         let (major, minor) = (driver_version / 1000, driver_version % 1000 / 10);
         let rate = count(*bytes_per_second as u64);
-        format!("{card} ({architecture}, driver for CUDA {major}.{minor}) copies {rate}B/s; bounds are those of memory")
+        format!(
+            "{card} ({architecture}, driver for CUDA {major}.{minor}) copies {rate}B/s; bounds are those of memory"
+        )
     }
 }
 

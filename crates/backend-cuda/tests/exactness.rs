@@ -1,0 +1,247 @@
+//! A row's bits don't depend on its companions, on how its sequence is cut, nor on where its pages lie; over pages and sizes
+//! for which the fast kernels are made. On the simulated device, or on a card where `GANNET_TEST_DEVICE` is `card`.
+
+mod device;
+
+use device::{Precision, device};
+use gannet_ops::*;
+use gannet_tensor::Format;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+const WIDTH: usize = 192;
+const VOCABULARY: usize = 331;
+const HEADS: usize = 6;
+const KV_HEADS: usize = 2;
+const INNER: usize = 320;
+const PAGES: u32 = 48;
+const CONTEXT: usize = 1024;
+
+/// What a model of two layers is made of.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    dim: usize,
+    pages: KvFormat,
+    weights: Format,
+    window: Option<u32>,
+    soft_cap: Option<f32>,
+}
+
+const CASES: [Case; 5] = [
+    Case { dim: 64, pages: KvFormat::F16, weights: Format::Bf16, window: None, soft_cap: None },
+    Case { dim: 128, pages: KvFormat::Bf16, weights: Format::Bf16, window: Some(300), soft_cap: None },
+    Case { dim: 256, pages: KvFormat::F16, weights: Format::F16, window: None, soft_cap: Some(20.0) },
+    Case { dim: 40, pages: KvFormat::F16, weights: Format::Bf16, window: Some(70), soft_cap: None },
+    Case { dim: 64, pages: KvFormat::F32, weights: Format::F32, window: None, soft_cap: None },
+];
+
+fn program(case: Case) -> Program {
+    let lifetime = case.window.map_or(PageLifetime::Full, PageLifetime::Window);
+    let paged = StateEntry::Paged(PagedLayout {
+        kv_heads: KV_HEADS,
+        key_dim: case.dim,
+        value_dim: case.dim,
+        key_format: case.pages,
+        value_format: case.pages,
+        group: GroupId(0),
+        open: None,
+    });
+    let groups = vec![PageGroup { name: "all".to_owned(), lifetime }];
+    let layout = StateLayout { groups, entries: vec![paged.clone(), paged], sampler: None };
+    let mut b = ProgramBuilder::new("target", Arc::new(layout));
+    let ids = b.ids();
+    let table = b.weight("embed", &[VOCABULARY, WIDTH], WeightRole::TiedEmbedding);
+    let mut x = b.embed(table, &[ids]);
+    for layer in 0..2 {
+        x = self::layer(&mut b, case, layer, x);
+    }
+    let weight = b.weight("norm", &[WIDTH], WeightRole::Vector);
+    let x = b.rms_norm(x, weight, 1e-6);
+    let x = b.select_outputs(x);
+    let logits = b.linear(x, table, None);
+    b.output(OutputKind::Logits, logits);
+    b.finish()
+}
+
+fn layer(b: &mut ProgramBuilder, case: Case, layer: u32, x: ValueId) -> ValueId {
+    let state = StateId(layer);
+    let matrix = |b: &mut ProgramBuilder, name: &str, shape: [usize; 2]| {
+        b.weight(&format!("{layer}.{name}"), &shape, WeightRole::Matrix)
+    };
+    let norm = b.weight(&format!("{layer}.norm"), &[WIDTH], WeightRole::Vector);
+    let normed = b.rms_norm(x, norm, 1e-6);
+    let [q, k, v] = [("q", HEADS), ("k", KV_HEADS), ("v", KV_HEADS)].map(|(name, heads)| {
+        let weight = matrix(b, name, [heads * case.dim, WIDTH]);
+        b.linear(normed, weight, None)
+    });
+    let frequencies = (0..case.dim / 2).map(|pair| 0.5f32.powi(pair as i32 % 12));
+    let table = Arc::new(RopeTable {
+        inverse_frequencies: frequencies.collect(),
+        axes: vec![0; case.dim / 2],
+        attention_scale: 1.0,
+    });
+    let rope = |heads| Rope { heads, head_dim: case.dim, table: Arc::clone(&table) };
+    let (q, k) = (b.rope(q, rope(HEADS)), b.rope(k, rope(KV_HEADS)));
+    b.write_kv(k, v, state);
+    let attention = Attention {
+        state,
+        heads: HEADS,
+        scale: (case.dim as f32).sqrt().recip(),
+        mask: case.window.map_or(Mask::Causal, Mask::Window),
+        sinks: None,
+        soft_cap: case.soft_cap,
+    };
+    let y = b.attention(&[q], attention);
+    let weight = matrix(b, "o", [WIDTH, HEADS * case.dim]);
+    let y = b.linear(y, weight, None);
+    let x = b.add(x, y);
+    let norm = b.weight(&format!("{layer}.mlp_norm"), &[WIDTH], WeightRole::Vector);
+    let normed = b.rms_norm(x, norm, 1e-6);
+    let [gate, up] = ["gate", "up"].map(|name| {
+        let weight = matrix(b, name, [INNER, WIDTH]);
+        b.linear(normed, weight, None)
+    });
+    let y = b.silu_gate(gate, up);
+    let weight = b.weight(&format!("{layer}.down"), &[WIDTH, INNER], WeightRole::Matrix);
+    let y = b.linear(y, weight, None);
+    b.add(x, y)
+}
+
+/// Weights by name: uniform numbers of a variance that keeps values small.
+struct Weights {
+    format: Format,
+    uses: Vec<WeightUse>,
+}
+
+impl WeightSource for Weights {
+    fn weight(&self, name: &str) -> Result<WeightTensor<'_>, WeightError> {
+        let used = self.uses.iter().find(|used| used.name == name).expect("the program names its weights");
+        let count: usize = used.shape.iter().product();
+        let mut state =
+            name.bytes().fold(7u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(byte)));
+        let mut uniform = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+        };
+        let is_vector = used.role == WeightRole::Vector;
+        let scale = (3.0 / used.shape[used.shape.len() - 1] as f32).sqrt();
+        let numbers = (0..count).map(|_| if is_vector { 1.0 + 0.1 * uniform() } else { scale * uniform() });
+        let format = if is_vector { Format::F32 } else { self.format };
+        let bytes: Vec<u8> = match format {
+            Format::F16 => numbers.flat_map(|x| half::f16::from_f32(x).to_le_bytes()).collect(),
+            Format::Bf16 => numbers.flat_map(|x| half::bf16::from_f32(x).to_le_bytes()).collect(),
+            _ => numbers.flat_map(f32::to_le_bytes).collect(),
+        };
+        Ok(WeightTensor { format, shape: used.shape.clone(), bytes: Cow::Owned(bytes) })
+    }
+}
+
+/// One sequence's rows in a step, and the first of its pages.
+struct Part<'a> {
+    length: u32,
+    tokens: &'a [u32],
+    first_page: u32,
+}
+
+fn batch(parts: &[Part<'_>], window: Option<u32>) -> Batch {
+    let mut batch = Batch::default();
+    for (number, part) in parts.iter().enumerate() {
+        let first = batch.rows.len() as u32;
+        batch.rows.extend(part.tokens.iter().zip(part.length..).map(|(id, index)| Row {
+            sequence: number as u32,
+            token: TokenSource::Known(TokenId(*id)),
+            index,
+            position: [index; 3],
+            kind: RowKind::Prompt,
+        }));
+        let end = part.length + part.tokens.len() as u32;
+        let released =
+            window.map_or(0, |window| (part.length + 1).saturating_sub(window) / PAGE_TOKENS as u32);
+        let start = batch.pages.len() as u32;
+        let listed = released..end.div_ceil(PAGE_TOKENS as u32);
+        // Scattered: every fifth page, so that neighbours in the sequence are none in memory.
+        batch.pages.extend(listed.map(|page| PageId((part.first_page + page * 5) % PAGES)));
+        batch.sequences.push(SequenceRows {
+            rows: first..batch.rows.len() as u32,
+            length: Length::Exact(part.length),
+            tables: vec![PageTable { released, pages: start..batch.pages.len() as u32 }],
+            recurrent: None,
+            sampler: None,
+            adapter: None,
+        });
+    }
+    let want = Want { logits: true, ..Want::default() };
+    batch.outputs = (0..batch.rows.len() as u32).map(|row| Output { row, want }).collect();
+    batch
+}
+
+/// A plan over its state.
+struct Device {
+    plan: Box<dyn Plan>,
+    state: Box<dyn State>,
+    window: Option<u32>,
+}
+
+impl Device {
+    fn new(backend: &dyn Backend, case: Case) -> Self {
+        let program = fuse(&program(case), backend.fusions());
+        let source = Weights { format: case.weights, uses: program.weights.clone() };
+        let weights = backend.upload(&source, &program.weights).expect("the weights can be uploaded");
+        let budget = Budget { pages: vec![PAGES], ..Budget::default() };
+        let state = backend.allocate(&program.state, &budget).expect("the state can be allocated");
+        let limits = BatchLimits { rows: CONTEXT, sequences: 8, outputs: CONTEXT, context: CONTEXT };
+        let plan = backend.compile(&program, &weights, &limits).expect("the program can be compiled");
+        Self { plan, state, window: case.window }
+    }
+
+    fn logits(&mut self, parts: &[Part<'_>]) -> Vec<Vec<f32>> {
+        let batch = batch(parts, self.window);
+        let step = self.plan.submit(&batch, self.state.as_mut()).expect("the step runs");
+        let output = self.plan.wait(step).expect("the step ends");
+        output.outputs.into_iter().map(|result| result.logits.expect("they were asked for")).collect()
+    }
+}
+
+fn tokens(count: usize) -> Vec<u32> {
+    (0..count as u32).map(|place| (place * place * 7 + place * 13 + 5) % VOCABULARY as u32).collect()
+}
+
+fn check(case: Case, cuts: &[usize]) {
+    let backend = device(Precision::Stored);
+    let tokens = tokens(*cuts.last().expect("there is an end"));
+    let whole = Device::new(&backend, case).logits(&[Part { length: 0, tokens: &tokens, first_page: 0 }]);
+    assert!(whole.iter().flatten().all(|x| x.is_finite()), "{case:?}");
+    let mut cut = Device::new(&backend, case);
+    let (companion, mut start) = (self::tokens(30), 0);
+    for (number, end) in cuts.iter().enumerate() {
+        let rows = Part { length: start as u32, tokens: &tokens[start..*end], first_page: 0 };
+        // Every other step has a companion before and behind.
+        let beside = |count: usize, first_page| Part { length: 0, tokens: &companion[..count], first_page };
+        let (parts, first) = match number % 2 {
+            0 => (vec![rows], 0),
+            _ => (vec![beside(30, 1), rows, beside(3, 2)], 30),
+        };
+        let found = cut.logits(&parts);
+        for (row, found) in found[first..first + end - start].iter().enumerate() {
+            let expected = &whole[start + row];
+            let same =
+                found.iter().zip(expected).all(|(found, expected)| found.to_bits() == expected.to_bits());
+            assert!(same, "{case:?}: row {} has other bits in the step that ends at {end}", start + row);
+        }
+        start = *end;
+    }
+}
+
+#[test]
+fn chunks_companions_and_scattered_pages_dont_change_a_row() {
+    for case in CASES {
+        check(case, &[1, 2, 18, 33, 34, 97, 98, 114, 180, 181, 197]);
+    }
+}
+
+#[test]
+fn splits_and_tiles_give_the_same_bits_across_their_edges() {
+    for case in CASES {
+        check(case, &[250, 251, 255, 256, 257, 273, 340]);
+    }
+}
