@@ -10,6 +10,7 @@ mod cubins;
 mod demo;
 mod features;
 mod goldens;
+mod gpu;
 mod models;
 mod page;
 mod peers;
@@ -58,6 +59,8 @@ enum Command {
     Checkpoint(checkpoint::Arguments),
     /// Measure Gannet beside llama.cpp, which is built for this machine, in turns
     BenchPeers(peers::Arguments),
+    /// Pack the binary, the tests of the CUDA backend and a script for a machine with a card
+    Gpu(gpu::Arguments),
     /// Make the golden files again with the pinned Python packages
     Goldens,
 }
@@ -85,6 +88,7 @@ fn run(command: Command) -> Result<()> {
         Command::Soak(arguments) => soak::run(&root, &arguments),
         Command::Checkpoint(arguments) => checkpoint::run(&root, &arguments),
         Command::BenchPeers(arguments) => peers::run(&root, &arguments),
+        Command::Gpu(arguments) => gpu::run(&root, &arguments),
         Command::Goldens => goldens::run(&root),
     }
 }

@@ -127,10 +127,12 @@ impl WeightSource for Weights {
         let scale = (3.0 / used.shape[used.shape.len() - 1] as f32).sqrt();
         let numbers = (0..count).map(|_| if is_vector { 1.0 + 0.1 * uniform() } else { scale * uniform() });
         let format = if is_vector { Format::F32 } else { self.format };
-        let bytes: Vec<u8> = match format {
-            Format::F16 => numbers.flat_map(|x| half::f16::from_f32(x).to_le_bytes()).collect(),
-            Format::Bf16 => numbers.flat_map(|x| half::bf16::from_f32(x).to_le_bytes()).collect(),
-            _ => numbers.flat_map(f32::to_le_bytes).collect(),
+        let bytes: Vec<u8> = if format == Format::F16 {
+            numbers.flat_map(|x| half::f16::from_f32(x).to_le_bytes()).collect()
+        } else if format == Format::Bf16 {
+            numbers.flat_map(|x| half::bf16::from_f32(x).to_le_bytes()).collect()
+        } else {
+            numbers.flat_map(f32::to_le_bytes).collect()
         };
         Ok(WeightTensor { format, shape: used.shape.clone(), bytes: Cow::Owned(bytes) })
     }

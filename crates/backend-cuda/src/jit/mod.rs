@@ -27,6 +27,9 @@ use std::sync::{Mutex, PoisonError};
 /// What every kernel is compiled with. Nothing here may trade bits for speed.
 const OPTIONS: [&str; 3] = ["--std=c++17", "--device-as-default-execution-space", "--fmad=true"];
 
+/// Machine code, or why there is none.
+type Code = Result<Vec<u8>, CudaError>;
+
 /// Threads of the compiler.
 const THREADS_MAX: usize = 16;
 
@@ -57,8 +60,7 @@ impl Jit {
         architecture: Architecture,
         variants: &[Variant],
     ) -> Result<Vec<Vec<u8>>, CudaError> {
-        let results: Mutex<Vec<Option<Result<Vec<u8>, CudaError>>>> =
-            Mutex::new((0..variants.len()).map(|_| None).collect());
+        let results: Mutex<Vec<Option<Code>>> = Mutex::new((0..variants.len()).map(|_| None).collect());
         let next = AtomicUsize::new(0);
         let work = || {
             while let Some((place, variant)) = {

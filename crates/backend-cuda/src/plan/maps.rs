@@ -3,6 +3,7 @@
 use crate::driver::{Address, DeviceBuffer, Driver, TENSOR_MAP_BYTES, TensorMap};
 use crate::error::CudaError;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// Each map and where it lies.
@@ -23,8 +24,8 @@ impl TensorMaps {
     ) -> Result<Self, CudaError> {
         let (mut places, mut bytes) = (HashMap::new(), Vec::new());
         for map in maps {
-            if !places.contains_key(&map) {
-                places.insert(map, bytes.len());
+            if let Entry::Vacant(vacant) = places.entry(map) {
+                vacant.insert(bytes.len());
                 bytes.extend(driver.tensor_map(&map)?);
             }
         }

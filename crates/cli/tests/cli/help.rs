@@ -45,7 +45,7 @@ fn a_wrong_argument_says_what_was_expected() {
     check("run m p --context 0", "expected a number of tokens from 1");
     check("run m p --max-tokens 0", "expected a number of tokens from 1");
     check("run m --ids 1,x", "`x` is no token id");
-    check("run m p --backend gpu", "cpu, reference");
+    check("run m p --backend gpu", "cpu, cuda, auto, reference");
     let without_subcommand = gannet(&["eval"]);
     assert_eq!(without_subcommand.code, Some(2));
     assert!(without_subcommand.stderr.contains("perplexity"), "{without_subcommand:?}");

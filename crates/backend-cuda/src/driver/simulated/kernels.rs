@@ -15,8 +15,11 @@ use std::sync::Arc;
 
 pub(super) type Outcome = Result<(), CudaError>;
 
+/// A kernel's work on the device's memory.
+type Simulation = fn(&mut Call<'_>) -> Outcome;
+
 /// What each entry does.
-const KERNELS: [(&str, fn(&mut Call<'_>) -> Outcome); 27] = [
+const KERNELS: [(&str, Simulation); 27] = [
     ("add", |call| pairwise(call, gates::add)),
     ("add_rms_norm", add_rms_norm),
     ("argmax", argmax),

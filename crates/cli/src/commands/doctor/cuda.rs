@@ -48,7 +48,7 @@ impl CudaFacts {
     }
 
     pub(super) fn lines(&self) -> Vec<String> {
-        let problem = self.problem.iter().map(|problem| entry("cuda", &format!("can't be used: {problem}")));
+        let problem = self.problem.iter().map(|problem| entry("cuda", &format!("can't be used, so models run on the CPU: {problem}")));
         let card = self.card.iter().flat_map(CardFacts::lines);
         let folder = |(what, folder): (&str, &Option<PathBuf>)| {
             let path = folder.as_ref()?;
@@ -79,7 +79,7 @@ impl CardFacts {
         let (major, minor) = (self.driver_version / 1000, self.driver_version % 1000 / 10);
         let free = self.free_bytes.map_or_else(|| "unknown".to_owned(), bytes);
         let card = format!(
-            "{} ({}), {} multiprocessors, {free} of {} free, driver for CUDA {major}.{minor}",
+            "{} ({}), {} multiprocessors, {free} of {} for models, driver for CUDA {major}.{minor}; the default is the CPU",
             self.name,
             self.architecture,
             self.processors,
