@@ -40,7 +40,7 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
         strip(&root.join("target/release").join(from), &folder.join(to))?;
     }
     for test in TESTS {
-        strip(&built_test(root, test)?, &folder.join(test))?;
+        strip(&built_test(root, test)?, &folder.join(format!("test-{test}")))?;
     }
     let goldens = folder.join("goldens.tar");
     process::run(Command::new("tar").arg("-cf").arg(&goldens).arg("-C").arg(root).arg("goldens"))?;

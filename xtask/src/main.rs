@@ -1,5 +1,5 @@
 //! The project's automation: `cargo xtask COMMAND`. Everything that a person or a build machine runs is a command
-//! here; there are no shell scripts.
+//! here; there are no shell scripts but the one that `gpu` packs.
 //!
 //! Knows the repository's layout and the tools around it; no crate of the engine depends on it.
 

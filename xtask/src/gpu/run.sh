@@ -30,8 +30,8 @@ figures() { # figures NAME SHAPE ARGUMENTS..: a benchmark whose rows go into the
 [ $# -gt 0 ] || set -- suite matrix bench
 for part in "$@"; do
     case $part in
-    suite) step goldens 300 ./goldens --test-threads 2 ;;
-    matrix) step exactness 300 ./exactness --test-threads 1 ;;
+    suite) step goldens 300 ./test-goldens --test-threads 2 ;;
+    matrix) step exactness 300 ./test-exactness --test-threads 1 ;;
     bench)
         figures bench-0.6b qwen3-0.6b --prefill 512,4096 --decode 128 --streams 1,8,64
         figures bench-8b qwen3-8b --prefill 512,4096 --decode 128 --streams 1,8,64
@@ -40,7 +40,7 @@ for part in "$@"; do
         shape qwen3-0.6b
         step requests 240 ./gannet bench /tmp/qwen3-0.6b.gguf --backend cuda --serve-sim --requests 200 --streams 16 --shared 0.5
         command -v compute-sanitizer > /dev/null &&
-            step sanitizer 240 compute-sanitizer --error-exitcode 9 ./exactness --test-threads 1
+            step sanitizer 240 compute-sanitizer --error-exitcode 9 ./test-exactness --test-threads 1
         ;;
     *) echo "unknown part: $part"; exit 2 ;;
     esac
