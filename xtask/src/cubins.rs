@@ -28,7 +28,16 @@ pub(crate) fn compile(root: &Path, folder: &Path, capabilities: &[&str]) -> Resu
     };
     let prefix = environment.parent().and_then(Path::parent).context("a Python lies two folders deep")?;
     let mut command = process::cargo();
-    command.args(["run", "--locked", "--quiet", "--package", "gannet-backend-cuda", "--example", "cubins", "--"]);
+    command.args([
+        "run",
+        "--locked",
+        "--quiet",
+        "--package",
+        "gannet-backend-cuda",
+        "--example",
+        "cubins",
+        "--",
+    ]);
     command.arg(folder).args(capabilities).current_dir(root).env("VIRTUAL_ENV", prefix);
     process::run(&mut command)?;
     Ok(true)

@@ -49,19 +49,33 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     if bytes > FOLDER_BYTES_MAX {
         bail!("`{}` has {bytes} bytes, at most {FOLDER_BYTES_MAX} can be carried", folder.display());
     }
-    println!("{} has {} MB; on the machine with the card: bash run.sh suite bench", folder.display(), bytes >> 20);
+    println!(
+        "{} has {} MB; on the machine with the card: bash run.sh suite bench",
+        folder.display(),
+        bytes >> 20
+    );
     Ok(())
 }
 
 /// Builds a test of the backend, and says where it lies.
 fn built_test(root: &Path, test: &str) -> Result<PathBuf> {
     let mut command = process::cargo();
-    command.args(["test", "--locked", "--no-run", "--message-format", "json", "--package", "gannet-backend-cuda"]);
+    command.args([
+        "test",
+        "--locked",
+        "--no-run",
+        "--message-format",
+        "json",
+        "--package",
+        "gannet-backend-cuda",
+    ]);
     command.args(["--test", test]).current_dir(root).stdout(Stdio::piped());
     let messages = process::output(&mut command)?;
     let executable = |line: &str| -> Option<PathBuf> {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        (message["target"]["name"] == test).then(|| message["executable"].as_str().map(PathBuf::from)).flatten()
+        (message["target"]["name"] == test)
+            .then(|| message["executable"].as_str().map(PathBuf::from))
+            .flatten()
     };
     messages.lines().find_map(executable).with_context(|| format!("cargo built no test `{test}`"))
 }

@@ -48,7 +48,10 @@ impl CudaFacts {
     }
 
     pub(super) fn lines(&self) -> Vec<String> {
-        let problem = self.problem.iter().map(|problem| entry("cuda", &format!("can't be used, so models run on the CPU: {problem}")));
+        let problem = self
+            .problem
+            .iter()
+            .map(|problem| entry("cuda", &format!("can't be used, so models run on the CPU: {problem}")));
         let card = self.card.iter().flat_map(CardFacts::lines);
         let folder = |(what, folder): (&str, &Option<PathBuf>)| {
             let path = folder.as_ref()?;
