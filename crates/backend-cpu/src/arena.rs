@@ -44,7 +44,7 @@ impl Arena {
         let start = self.used.next_multiple_of(ALIGNMENT);
         let free = self.pieces.last().map_or(0, |piece| piece.bytes().saturating_sub(start));
         if bytes > free {
-            self.pieces.push(Buffer::zeroed(bytes.max(PIECE), what)?);
+            self.pieces.push(Buffer::on_huge_pages(bytes.max(PIECE), what)?);
             self.used = bytes;
             return Ok(Reserved { piece: self.pieces.len() - 1, range: 0..bytes });
         }

@@ -1,7 +1,8 @@
-//! Zeroed memory seen as numbers of whatever type: it starts on a cache line, and on a huge page where it has as many bytes.
+//! Zeroed memory seen as numbers of whatever type: it starts on a cache line, or on a huge page.
 //!
-//! Keys, values and weights are read in pieces of a few kilobytes. On small pages the processor would look up an address for
-//! every piece, again and again. The system is asked for huge pages and may refuse; then small ones serve.
+//! Weights are read in pieces of a few kilobytes, again and again. On small pages the processor would look up an address for every
+//! piece. The system is asked for huge pages and may refuse; then small ones serve. Keys, values and what a step computes
+//! gain nothing from huge pages, and would take whole ones where they touch a part.
 
 use bytemuck::{AnyBitPattern, NoUninit, Pod, Zeroable};
 use gannet_ops::DeviceError;
@@ -27,17 +28,18 @@ pub(crate) struct Buffer {
 impl Buffer {
     /// Zeroed bytes. The system gives a page of a large buffer only when it is first touched.
     pub(crate) fn zeroed(bytes: usize, what: impl Fn() -> String) -> Result<Self, DeviceError> {
+        let lines = bytemuck::allocation::try_zeroed_vec::<Line>(bytes.div_ceil(size_of::<Line>()));
+        let out_of_memory = |()| DeviceError::OutOfMemory { what: what(), needed: bytes as u64 };
+        Ok(Self { lines: lines.map_err(out_of_memory)?, start: 0, bytes })
+    }
+
+    /// The same on huge pages.
+    pub(crate) fn on_huge_pages(bytes: usize, what: impl Fn() -> String) -> Result<Self, DeviceError> {
         let out_of_memory = || DeviceError::OutOfMemory { what: what(), needed: bytes as u64 };
-        let is_huge = bytes >= HUGE_PAGE;
-        let needed = if is_huge { bytes.checked_add(HUGE_PAGE) } else { Some(bytes) };
-        let needed = needed.ok_or_else(out_of_memory)?;
-        let lines = bytemuck::allocation::try_zeroed_vec::<Line>(needed.div_ceil(size_of::<Line>()));
-        let lines = lines.map_err(|()| out_of_memory())?;
-        let start = if is_huge { lines.as_ptr().cast::<u8>().align_offset(HUGE_PAGE) } else { 0 };
-        let mut buffer = Self { lines, start, bytes };
-        if is_huge {
-            advise_huge_pages(buffer.as_mut_slice());
-        }
+        let mut buffer = Self::zeroed(bytes.checked_add(HUGE_PAGE).ok_or_else(out_of_memory)?, &what)?;
+        buffer.start = buffer.lines.as_ptr().cast::<u8>().align_offset(HUGE_PAGE);
+        buffer.bytes = bytes;
+        advise_huge_pages(buffer.as_mut_slice());
         Ok(buffer)
     }
 
@@ -98,14 +100,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn large_buffers_start_on_a_huge_page_and_small_ones_on_a_line() {
-        for (bytes, alignment) in [(1, 64), (1000, 64), (HUGE_PAGE, HUGE_PAGE), (HUGE_PAGE + 100, HUGE_PAGE)]
-        {
-            let mut buffer = Buffer::zeroed(bytes, String::new).expect("there is memory");
-            assert!(buffer.as_slice::<u8>().as_ptr().addr().is_multiple_of(alignment), "{bytes} bytes");
-            assert_eq!((buffer.bytes(), buffer.as_slice::<u8>().len()), (bytes, bytes));
-            assert!(buffer.as_mut_slice::<u8>().iter().all(|byte| *byte == 0), "{bytes} bytes are zeroed");
-            buffer.as_mut_slice::<u8>().fill(1);
+    fn buffers_start_on_a_line_or_on_a_huge_page() {
+        let on_line = |bytes| Buffer::zeroed(bytes, String::new).expect("there is memory");
+        let on_page = |bytes| Buffer::on_huge_pages(bytes, String::new).expect("there is memory");
+        for bytes in [1, 1000, HUGE_PAGE, HUGE_PAGE + 100] {
+            for (mut buffer, alignment) in [(on_line(bytes), 64), (on_page(bytes), HUGE_PAGE)] {
+                assert!(buffer.as_slice::<u8>().as_ptr().addr().is_multiple_of(alignment), "{bytes} bytes");
+                assert_eq!((buffer.bytes(), buffer.as_slice::<u8>().len()), (bytes, bytes));
+                assert!(
+                    buffer.as_mut_slice::<u8>().iter().all(|byte| *byte == 0),
+                    "{bytes} bytes are zeroed"
+                );
+                buffer.as_mut_slice::<u8>().fill(1);
+            }
         }
     }
 
@@ -126,6 +133,7 @@ mod tests {
     fn more_than_an_address_can_name_is_refused() {
         for bytes in [usize::MAX, usize::MAX - HUGE_PAGE, usize::MAX / 2] {
             assert!(Buffer::zeroed(bytes, String::new).is_err(), "{bytes} bytes");
+            assert!(Buffer::on_huge_pages(bytes, String::new).is_err(), "{bytes} bytes");
         }
     }
 }
