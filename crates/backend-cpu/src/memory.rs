@@ -4,23 +4,22 @@
 //! piece. The system is asked for huge pages and may refuse; then small ones serve. Keys, values and what a step computes
 //! gain nothing from huge pages, and would take whole ones where they touch a part.
 
-use bytemuck::{AnyBitPattern, NoUninit, Pod, Zeroable};
+use bytemuck::{AnyBitPattern, NoUninit};
 use gannet_ops::DeviceError;
 use std::ops::Range;
 
 /// The size and alignment of a huge page.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
-/// One cache line.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C, align(64))]
-struct Line([u8; 64]);
+/// A line of the cache.
+const LINE: usize = 64;
 
 /// Bytes that start on a cache line, or on a huge page.
 #[derive(Default)]
 pub(crate) struct Buffer {
-    lines: Vec<Line>,
-    // Invariant: from this byte on the lines have so many bytes.
+    /// Asked for without an alignment: the allocator would write zeros into aligned memory, and with that touch all of it.
+    memory: Vec<u8>,
+    // Invariant: from this byte on the memory has so many bytes.
     start: usize,
     bytes: usize,
 }
@@ -28,19 +27,22 @@ pub(crate) struct Buffer {
 impl Buffer {
     /// Zeroed bytes. The system gives a page of a large buffer only when it is first touched.
     pub(crate) fn zeroed(bytes: usize, what: impl Fn() -> String) -> Result<Self, DeviceError> {
-        let lines = bytemuck::allocation::try_zeroed_vec::<Line>(bytes.div_ceil(size_of::<Line>()));
-        let out_of_memory = |()| DeviceError::OutOfMemory { what: what(), needed: bytes as u64 };
-        Ok(Self { lines: lines.map_err(out_of_memory)?, start: 0, bytes })
+        Self::aligned(bytes, LINE, what)
     }
 
     /// The same on huge pages.
     pub(crate) fn on_huge_pages(bytes: usize, what: impl Fn() -> String) -> Result<Self, DeviceError> {
-        let out_of_memory = || DeviceError::OutOfMemory { what: what(), needed: bytes as u64 };
-        let mut buffer = Self::zeroed(bytes.checked_add(HUGE_PAGE).ok_or_else(out_of_memory)?, &what)?;
-        buffer.start = buffer.lines.as_ptr().cast::<u8>().align_offset(HUGE_PAGE);
-        buffer.bytes = bytes;
+        let mut buffer = Self::aligned(bytes, HUGE_PAGE, what)?;
         advise_huge_pages(buffer.as_mut_slice());
         Ok(buffer)
+    }
+
+    fn aligned(bytes: usize, alignment: usize, what: impl Fn() -> String) -> Result<Self, DeviceError> {
+        let memory = bytes.checked_add(alignment).ok_or(());
+        let memory = memory.and_then(bytemuck::allocation::try_zeroed_vec::<u8>);
+        let memory = memory.map_err(|()| DeviceError::OutOfMemory { what: what(), needed: bytes as u64 })?;
+        let start = memory.as_ptr().align_offset(alignment);
+        Ok(Self { memory, start, bytes })
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -49,13 +51,12 @@ impl Buffer {
 
     /// All of it, as numbers.
     pub(crate) fn as_slice<T: AnyBitPattern>(&self) -> &[T] {
-        bytemuck::cast_slice(&bytemuck::cast_slice::<Line, u8>(&self.lines)[self.start..][..self.bytes])
+        bytemuck::cast_slice(&self.memory[self.start..][..self.bytes])
     }
 
     /// All of it, as numbers.
     pub(crate) fn as_mut_slice<T: AnyBitPattern + NoUninit>(&mut self) -> &mut [T] {
-        let bytes = bytemuck::cast_slice_mut::<Line, u8>(&mut self.lines);
-        bytemuck::cast_slice_mut(&mut bytes[self.start..][..self.bytes])
+        bytemuck::cast_slice_mut(&mut self.memory[self.start..][..self.bytes])
     }
 }
 

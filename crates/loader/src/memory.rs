@@ -26,7 +26,7 @@ const MARGIN_BYTES: u64 = 32 << 20;
 
 /// And for each entry of the vocabulary, what reading a tokenizer leaves: an estimate from the resident memory of models
 /// of 49,152 and of 262,144 entries.
-const MARGIN_BYTES_PER_ENTRY: u64 = 512;
+const MARGIN_BYTES_PER_ENTRY: u64 = 128;
 
 /// The inputs of drafted rows take less memory than the state after each.
 const ROLLBACK: Rollback = Rollback::Replay;
