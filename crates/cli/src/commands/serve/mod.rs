@@ -135,25 +135,32 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Starts the log; what is returned lasts as long as it does.
-#[cfg(not(feature = "otlp"))]
-fn start_log(arguments: &ServeArguments) -> Result<(), Failure> {
-    gannet_server::start_log(arguments.log.form(), arguments.log_level);
-    Ok(())
+/// What lasts as long as the log.
+struct Log {
+    /// What is left of them is sent when this is dropped.
+    #[cfg(feature = "otlp")]
+    _traces: Option<gannet_server::Traces>,
 }
 
-/// Starts the log, and traces where they are asked for; what is left of them is sent when this is dropped.
+/// Starts the log.
+#[cfg(not(feature = "otlp"))]
+fn start_log(arguments: &ServeArguments) -> Result<Log, Failure> {
+    gannet_server::start_log(arguments.log.form(), arguments.log_level);
+    Ok(Log {})
+}
+
+/// Starts the log, and traces where they are asked for.
 #[cfg(feature = "otlp")]
-fn start_log(arguments: &ServeArguments) -> Result<Option<gannet_server::Traces>, Failure> {
+fn start_log(arguments: &ServeArguments) -> Result<Log, Failure> {
     let (form, level) = (arguments.log.form(), arguments.log_level);
     let Some(collector) = &arguments.otlp_endpoint else {
         gannet_server::start_log(form, level);
-        return Ok(None);
+        return Ok(Log { _traces: None });
     };
     let traces = gannet_server::Traces::to(collector)
         .map_err(|error| Failure::usage(format!("--otlp-endpoint `{collector}`: {error}")))?;
     gannet_server::start_log_with_traces(form, level, &traces);
-    Ok(Some(traces))
+    Ok(Log { _traces: Some(traces) })
 }
 
 /// Where changes of prefix caches are published.
