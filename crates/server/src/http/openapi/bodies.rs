@@ -509,8 +509,8 @@ fn conversation() -> Vec<Property> {
         let content = json!({"anyOf": [text(), any(blocks)]});
         taken(&["role", "content"], &[("role", one_of(&[role])), ("content", content)])
     };
-    let user = self.message("user", json!({"anyOf": [said.clone(), thought.clone(), result]}));
-    let assistant = self.message("assistant", json!({"anyOf": [said, thought, call]}));
+    let user = message("user", json!({"anyOf": [said.clone(), thought.clone(), result]}));
+    let assistant = message("assistant", json!({"anyOf": [said, thought, call]}));
     let thinking = [
         ("type", one_of(&["enabled", "adaptive", "disabled"])),
         ("budget_tokens", count(0)),
