@@ -21,15 +21,8 @@ const SEED: &str = "1";
 /// The part of the server's processor time that threads beside the engine's may take.
 const OTHER_SHARE: f64 = 0.05;
 /// Files of llama.cpp's tests that are about what both servers have.
-const LLAMA_TESTS: [&str; 6] = [
-    "basic",
-    "chat_completion",
-    "compat_anthropic",
-    "compat_oai_responses",
-    "embedding",
-    "security",
-    "tool_call",
-];
+const LLAMA_TESTS: [&str; 6] =
+    ["basic", "chat_completion", "compat_anthropic", "compat_oai_responses", "embedding", "security"];
 
 /// A server of both kinds of models, with products in single precision, so that scores are those of other
 /// implementations.
