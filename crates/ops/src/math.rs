@@ -9,11 +9,17 @@ const LOG2_E: f32 = std::f32::consts::LOG2_E;
 const LN2_HIGH: f32 = 0.693_359_4;
 const LN2_LOW: f32 = -2.121_944_4e-4;
 
+/// Added to a number of magnitude below 2^22, rounds it to an integer, ties to even, which its lowest bits then are.
+/// A conversion by `as` looks for numbers that don't fit, and no vector unit does that.
+const ROUNDER: f32 = 12_582_912.0;
+
 /// The exponential; error below 2 ulp, 0 below -87.3, infinite above 88.7, NaN for NaN.
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
     let clamped = x.clamp(-88.0, 89.0);
-    let n = (clamped * LOG2_E).round_ties_even();
+    let shifted = clamped * LOG2_E + ROUNDER;
+    let n = shifted - ROUNDER;
+    let exponent = shifted.to_bits().wrapping_sub(ROUNDER.to_bits()) as i32;
     let r = n.mul_add(-LN2_LOW, n.mul_add(-LN2_HIGH, clamped));
     let mut p = 1.987_569_1e-4f32;
     p = p.mul_add(r, 1.398_2e-3);
@@ -23,15 +29,15 @@ pub fn exp(x: f32) -> f32 {
     p = p.mul_add(r, 0.5);
     let y = (r * r).mul_add(p, r) + 1.0;
     // Two factors, because 2^n overflows a float's exponent before the product does.
-    let half = (n as i32) >> 1;
-    let scaled = y * power_of_two(half) * power_of_two(n as i32 - half);
+    let half = exponent >> 1;
+    let scaled = y * power_of_two(half) * power_of_two(exponent.wrapping_sub(half));
     let bounded = if x < -87.3 { 0.0 } else { scaled };
     if x > 88.722_83 { f32::INFINITY } else { bounded }
 }
 
 #[inline(always)]
 fn power_of_two(n: i32) -> f32 {
-    f32::from_bits(((n + 127) as u32) << 23)
+    f32::from_bits((n.wrapping_add(127) as u32) << 23)
 }
 
 /// The natural logarithm of a normal positive number; error below 2 ulp.

@@ -264,33 +264,33 @@ fn columns<L: Lanes, T: Element, const COUNT: usize, const WIDTH: usize>(
     at: Range<usize>,
     sums: &mut [f32],
 ) {
+    let sums = &mut sums[column..];
     let mut lanes = [[L::splat(0.0); WIDTH]; COUNT];
-    for (query, lanes) in lanes.iter_mut().enumerate() {
-        let sums = sums[query * width + column..].as_chunks::<LANES>().0;
-        for (lanes, sum) in lanes.iter_mut().zip(sums) {
-            *lanes = L::load(sum);
+    for query in 0..COUNT {
+        let sums = sums[query * width..].as_chunks::<LANES>().0;
+        for place in 0..WIDTH {
+            lanes[query][place] = L::load(&sums[place]);
         }
     }
-    // Bounds that the compiler sees, so that none is checked for each key.
-    let at = at.start..at.end.min(KEY_BLOCK);
-    let rows = values[at.start * width..at.end * width].chunks_exact(width);
-    for (key, values) in at.zip(rows) {
-        let (values, _) = values[column..column + WIDTH * LANES].as_chunks::<LANES>();
+    let values = &values[at.start * width..at.end * width];
+    let weights: [&[f32]; COUNT] = std::array::from_fn(|query| &weights[query][at.clone()]);
+    for (key, values) in values.chunks_exact(width).enumerate() {
+        let values = &values[column..].as_chunks::<LANES>().0[..WIDTH];
         let mut loaded = [L::splat(0.0); WIDTH];
-        for (loaded, values) in loaded.iter_mut().zip(values) {
-            *loaded = T::load::<L>(values);
+        for place in 0..WIDTH {
+            loaded[place] = T::load::<L>(&values[place]);
         }
-        for (lanes, weights) in lanes.iter_mut().zip(weights) {
-            let weight = L::splat(weights[key]);
-            for (lanes, value) in lanes.iter_mut().zip(loaded) {
-                *lanes = value.mul_add(weight, *lanes);
+        for query in 0..COUNT {
+            let weight = L::splat(weights[query][key]);
+            for place in 0..WIDTH {
+                lanes[query][place] = loaded[place].mul_add(weight, lanes[query][place]);
             }
         }
     }
-    for (query, lanes) in lanes.into_iter().enumerate() {
-        let sums = sums[query * width + column..].as_chunks_mut::<LANES>().0;
-        for (sum, lanes) in sums.iter_mut().zip(lanes) {
-            lanes.store(sum);
+    for query in 0..COUNT {
+        let sums = sums[query * width..].as_chunks_mut::<LANES>().0;
+        for place in 0..WIDTH {
+            lanes[query][place].store(&mut sums[place]);
         }
     }
 }

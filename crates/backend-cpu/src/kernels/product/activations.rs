@@ -155,9 +155,9 @@ fn encode(x: &[f32; SUB_BLOCK]) -> Block {
 #[inline(always)]
 fn encode_twice(x: &[f32; SUB_BLOCK]) -> [Block; 2] {
     let Some((numbers, scale)) = integers(x, UPPER * LARGEST_CODE) else { return [none(); 2] };
-    let upper = numbers.map(|number| (number + UPPER / 2) >> 8);
-    let mut lower = [0; SUB_BLOCK];
+    let (mut upper, mut lower) = ([0; SUB_BLOCK], [0; SUB_BLOCK]);
     for i in 0..SUB_BLOCK {
+        upper[i] = (numbers[i] + UPPER / 2) >> 8;
         lower[i] = (numbers[i] - UPPER * upper[i]).max(-LARGEST_CODE);
     }
     let (upper, lower) = (block(&upper), block(&lower));
@@ -206,9 +206,12 @@ fn block(codes: &[i32; SUB_BLOCK]) -> Block {
     for i in 0..SUB_BLOCK {
         bytes[i] = codes[i] as u8;
     }
-    let words = bytes.as_chunks::<4>().0;
+    let mut words: [i32; SUB_BLOCK / 4] = bytemuck::cast(bytes);
+    for word in &mut words {
+        *word = i32::from_le(*word);
+    }
     Block {
-        codes: std::array::from_fn(|i| i32::from_le_bytes(words[i])),
+        codes: words,
         minus_sum: -(first + second),
         minus_sums: [-first, -second],
         ..Block::default()
