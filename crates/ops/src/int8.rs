@@ -7,6 +7,7 @@
 //! Keys share a scale over the tokens of a page for each channel, since a few channels of a head are large at every
 //! token; values share one over the channels of a token.
 
+use crate::math::ROUNDER;
 use half::f16;
 
 /// The largest code.
@@ -21,10 +22,12 @@ pub fn scale(largest: f32) -> f16 {
     if nearest.to_f32() < exact { f16::from_bits(nearest.to_bits() + 1) } else { nearest }
 }
 
-/// The code of a number; 0 where all numbers of the scale are.
+/// The code of a number of at most the magnitude that the scale is for; 0 where all numbers of the scale are.
 #[inline(always)]
 pub fn code(x: f32, scale: f32) -> i8 {
-    if scale > 0.0 { (x / scale).round_ties_even() as i8 } else { 0 }
+    // The lowest bits of what is rounded by addition, as in `math::exp`: no conversion that looks for what doesn't fit.
+    let code = (x / scale + ROUNDER).to_bits().wrapping_sub(ROUNDER.to_bits()) as i8;
+    if scale > 0.0 { code } else { 0 }
 }
 
 /// The largest magnitude; no number where any is none.

@@ -83,15 +83,19 @@ pub(crate) fn expert_linear_codes(
     let (outputs, isa) = (panels.rows, crew.isa);
     sorted.sort(ids, ids.len() / x.rows());
     let ByExpert { pairs, groups, codes, .. } = sorted;
+    let (pairs, groups) = (&*pairs, &*groups);
     // The rows of one expert side by side, as a product reads them.
-    codes.gather(x, pairs.iter().map(|(row, _)| *row as usize));
-    let (pairs, groups, codes) = (&*pairs, &*groups, &*codes);
+    codes.gather(x, groups.iter().map(|(_, rows)| &pairs[rows.clone()]));
+    let codes = &*codes;
     let step = codes::outputs_per_part(crew, outputs);
     crew.columns(out, outputs, step, |mut columns, _| {
+        let mut start = 0;
         for (expert, rows) in groups {
             let bias = bias.map(|bias| &bias[expert * outputs..][..outputs]);
             let product = CodeProduct { isa, x: codes, panels, matrix: *expert, bias };
-            product.part(rows.clone(), Places::Listed(pairs), &mut columns);
+            let places = Places::Listed(&pairs[rows.clone()]);
+            product.part(start..start + rows.len(), places, &mut columns);
+            start += rows.len().next_multiple_of(codes.group());
         }
     });
 }

@@ -88,6 +88,17 @@ impl Lanes for F32x16 {
     }
 
     #[inline(always)]
+    fn store_f16(self, to: &mut [u16; LANES]) {
+        // SAFETY: as in `splat`; unaligned stores to the two halves of the 32 bytes behind the reference.
+        unsafe {
+            let low = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.0);
+            let high = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.1);
+            _mm_storeu_si128(to.as_mut_ptr().cast(), low);
+            _mm_storeu_si128(to.as_mut_ptr().add(8).cast(), high);
+        }
+    }
+
+    #[inline(always)]
     fn mul(self, other: Self) -> Self {
         // SAFETY: as in `splat`.
         unsafe { Self(_mm256_mul_ps(self.0, other.0), _mm256_mul_ps(self.1, other.1)) }

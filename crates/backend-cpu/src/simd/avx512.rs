@@ -73,6 +73,15 @@ impl Lanes for F32x16 {
     }
 
     #[inline(always)]
+    fn store_f16(self, to: &mut [u16; LANES]) {
+        // SAFETY: as in `splat`; an unaligned store to the 32 bytes behind the reference.
+        unsafe {
+            let halves = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.0);
+            _mm256_storeu_si256(to.as_mut_ptr().cast(), halves);
+        }
+    }
+
+    #[inline(always)]
     fn mul(self, other: Self) -> Self {
         // SAFETY: as in `splat`.
         Self(unsafe { _mm512_mul_ps(self.0, other.0) })

@@ -170,6 +170,27 @@ pub(crate) trait Lanes: Copy {
     fn load_f16(from: &[u16; LANES]) -> Self;
     fn load_bf16(from: &[u16; LANES]) -> Self;
     fn store(self, to: &mut [f32; LANES]);
+
+    /// The nearest half-precision numbers, to even where in the middle.
+    #[inline(always)]
+    fn store_f16(self, to: &mut [u16; LANES]) {
+        let mut lanes = [0.0; LANES];
+        self.store(&mut lanes);
+        for (to, lane) in to.iter_mut().zip(lanes) {
+            *to = half::f16::from_f32(lane).to_bits();
+        }
+    }
+
+    /// The upper halves of the nearest numbers that have no more, to even where in the middle.
+    #[inline(always)]
+    fn store_bf16(self, to: &mut [u16; LANES]) {
+        let mut lanes = [0.0; LANES];
+        self.store(&mut lanes);
+        for (to, lane) in to.iter_mut().zip(lanes) {
+            *to = half::bf16::from_f32(lane).to_bits();
+        }
+    }
+
     fn mul(self, other: Self) -> Self;
     fn add(self, other: Self) -> Self;
     /// `self * factor + added`, rounded once.
@@ -252,6 +273,11 @@ mod tests {
                 let mut stored = [0.0; LANES];
                 lanes.store(&mut stored);
                 out.extend(stored);
+                let mut halves = [0; LANES];
+                lanes.store_f16(&mut halves);
+                out.extend(halves.map(f32::from));
+                lanes.store_bf16(&mut halves);
+                out.extend(halves.map(f32::from));
             }
             out
         }
@@ -274,7 +300,7 @@ mod tests {
             let found = isa.run(Everything);
             assert_eq!(found[0], fold(sixteen(1)), "{level}");
             for i in 0..LANES {
-                assert_eq!(found[1 + 3 * LANES + i], fold(sixteen(i as u32)), "{level} lane {i}");
+                assert_eq!(found[1 + 3 * 3 * LANES + i], fold(sixteen(i as u32)), "{level} lane {i}");
             }
         }
     }

@@ -33,6 +33,29 @@ impl Turn<'_> {
         });
     }
 
+    /// Calls `work` for each run of `step` elements of a buffer, with its start and the same run of a second one, which is as
+    /// long or empty.
+    pub(crate) fn runs_of_both<T: Send, U: Send>(
+        &mut self,
+        first: &mut [T],
+        second: &mut [U],
+        step: usize,
+        work: impl Fn(usize, &mut [T], &mut [U]) + Sync,
+    ) {
+        let (length, has_second) = (first.len(), !second.is_empty());
+        assert!(step > 0 && (!has_second || second.len() == length), "the buffers are alike");
+        let (first, second) = (Shared::new(first), Shared::new(second));
+        self.each_member(length.div_ceil(step), |_, part| {
+            let start = part * step;
+            let run = step.min(length - start);
+            // SAFETY: parts are distinct runs of the buffer's elements, and each part is worked on once.
+            let first = unsafe { first.run(start, run) };
+            // SAFETY: as above, or nothing of an empty buffer.
+            let second = unsafe { if has_second { second.run(start, run) } else { second.run(0, 0) } };
+            work(start, first, second);
+        });
+    }
+
     /// Calls `work` for each run of `step` columns of a buffer of rows of `width`, with the scratch of the
     /// member that works on it: `scratch` has one a member.
     pub(crate) fn columns<T: Send, S: Send>(

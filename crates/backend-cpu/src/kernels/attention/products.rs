@@ -3,6 +3,7 @@
 //! Neither folds lanes: a lane is a key in the first, which goes on by channel, and a column in the second,
 //! which goes on by key. Some queries go side by side, so that each load of a key or value serves them all.
 
+use super::super::elements::{Bf16, Code, Element, F16};
 use super::super::pages::Elements;
 use super::tiles::Tile;
 use crate::simd::Lanes;
@@ -13,58 +14,6 @@ use std::ops::Range;
 const QUERIES: usize = 4;
 /// Sixteens side by side where the registers hold so many sums.
 const SIXTEENS: usize = 4;
-
-/// How keys and values are encoded.
-pub(super) trait Element {
-    type Bits: Copy + Default;
-
-    fn load<L: Lanes>(from: &[Self::Bits; LANES]) -> L;
-}
-
-/// Half precision.
-pub(super) struct F16;
-
-/// The upper half of single precision.
-pub(super) struct Bf16;
-
-impl Element for f32 {
-    type Bits = f32;
-
-    #[inline(always)]
-    fn load<L: Lanes>(from: &[f32; LANES]) -> L {
-        L::load(from)
-    }
-}
-
-impl Element for F16 {
-    type Bits = u16;
-
-    #[inline(always)]
-    fn load<L: Lanes>(from: &[u16; LANES]) -> L {
-        L::load_f16(from)
-    }
-}
-
-impl Element for Bf16 {
-    type Bits = u16;
-
-    #[inline(always)]
-    fn load<L: Lanes>(from: &[u16; LANES]) -> L {
-        L::load_bf16(from)
-    }
-}
-
-/// A signed byte, still to be scaled.
-pub(super) struct Code;
-
-impl Element for Code {
-    type Bits = u8;
-
-    #[inline(always)]
-    fn load<L: Lanes>(from: &[u8; LANES]) -> L {
-        L::from_i8(from)
-    }
-}
 
 /// `q . k` of each query `[queries, dim]` with each key of the block.
 #[inline(always)]

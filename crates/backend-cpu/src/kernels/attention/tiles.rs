@@ -3,8 +3,8 @@
 //! They are brought together where a block has keys of the batch itself, and where so many queries share them
 //! that converting each number once pays. Both ways give the products the same numbers.
 
+use super::super::elements::{Bf16, Code, Element, F16};
 use super::super::pages::{Elements, OpenPages};
-use super::products::{Bf16, Code, Element, F16};
 use super::rows::RowHeads;
 use crate::simd::Lanes;
 use gannet_ops::PAGE_TOKENS;

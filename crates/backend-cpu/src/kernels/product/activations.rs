@@ -4,8 +4,13 @@
 //! scale = max |x| / 127,   code[i] = round(x[i] * (127 / max |x|)),   over 32 columns; to even where in the middle
 //! ```
 //!
-//! A value whose codes would lose too much has two terms: numbers of 16 bits, `round(x[i] * (32512 / max |x|))`, as an upper
-//! code that counts 256 and a lower one. See [`Terms`].
+//! A value whose codes would lose too much has two terms: in each half of a block, the four neighbours (a *word*) with the
+//! largest number have a second code that counts 256, so that the scale is made for the others. See [`Terms`].
+//!
+//! ```text
+//! scale = max(rest / 127, max |x| / 32512),   rest = the largest |x| outside of the two words
+//! number[i] = round(x[i] * min(127 / rest, 32512 / max |x|)) = 256 * far[i] + code[i],   far is zero outside of them
+//! ```
 //!
 //! A block whose largest number is below [`SMALLEST`] is zero. One with a number that is not finite has a scale
 //! that is none, so that every product with the row shows it.
@@ -15,15 +20,20 @@
 use crate::kernels::Crew;
 use crate::panels::SUB_BLOCK;
 use crate::simd::{Kernel, Lanes};
-use crate::threads::Columns;
 use bytemuck::{Pod, Zeroable};
 
 /// Below this the scale of a block would be no normal number. Products with such numbers vanish beside any others.
 const SMALLEST: f32 = 1e-33;
 /// The largest code.
 const LARGEST_CODE: i32 = 127;
-/// What a code of the upper of two terms counts.
-const UPPER: i32 = 256;
+/// What a code of the second term counts.
+const FAR: i32 = 256;
+/// The largest number of both terms.
+const LARGEST_NUMBER: i32 = FAR * LARGEST_CODE;
+/// Columns of a word.
+const WORD: usize = 4;
+/// Words of a block.
+const WORDS: usize = SUB_BLOCK / WORD;
 /// Added to a number of magnitude below 2^22, rounds it to an integer, which its lowest bits then are.
 const ROUNDER: f32 = 12_582_912.0;
 /// Blocks of a part of the work; less isn't worth a second thread.
@@ -34,8 +44,8 @@ const BLOCKS_PER_PART: usize = 256;
 #[repr(C)]
 pub(crate) struct Block {
     /// Four signed codes a word, the first in the lowest byte.
-    pub(super) codes: [i32; 8],
-    /// What one counts; of an upper term nothing is asked but codes and sums.
+    pub(super) codes: [i32; WORDS],
+    /// What one counts.
     pub(super) scale: f32,
     /// The sum of the numbers that all terms stand for.
     pub(super) scaled_sum: f32,
@@ -45,31 +55,44 @@ pub(crate) struct Block {
     pub(super) minus_sums: [i32; 2],
 }
 
+/// The second term of a block: of one word in each half.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Far {
+    /// Four signed codes, the first in the lowest byte.
+    pub(super) words: [i32; 2],
+    /// Which words of the block they are.
+    pub(super) places: [u32; 2],
+    /// The negative sum of the codes of each.
+    pub(super) minus_sums: [i32; 2],
+}
+
 /// How closely codes stand for numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Terms {
     /// To a 254th of the largest of a block.
     #[default]
     One,
-    /// To a 65,024th, but to a 32,512th where a lower code would be -128, which not every level can multiply.
+    /// To a 254th of the largest outside of two words, or to a 65,024th of the largest where that is less. A second term
+    /// adds two products to the eight of a block.
     Two,
 }
 
-impl Terms {
-    pub(super) fn count(self) -> usize {
-        match self {
-            Terms::One => 1,
-            Terms::Two => 2,
-        }
-    }
-}
+/// Most rows of a group.
+const GROUP_ROWS: usize = 16;
 
-/// Rows of a value as codes, `[blocks, rows, terms]`, so that a product finds what it needs of several rows side by side.
+/// Rows of a value as codes, `[groups, blocks, rows of a group]`: a product goes over the blocks of a group's rows
+/// from front to back, so what it needs next is what a processor fetches ahead.
 #[derive(Default)]
 pub(crate) struct Activations {
     rows: usize,
-    terms: Terms,
+    /// Rows of each group; the last may have fewer, and the places of the others mean nothing.
+    group: usize,
+    /// Of a row.
+    row_blocks: usize,
     blocks: Vec<Block>,
+    /// Of each block, or of none.
+    far: Vec<Far>,
 }
 
 impl Activations {
@@ -78,65 +101,113 @@ impl Activations {
     }
 
     pub(super) fn terms(&self) -> Terms {
-        self.terms
+        if self.far.is_empty() { Terms::One } else { Terms::Two }
     }
 
-    pub(super) fn blocks(&self) -> &[Block] {
-        &self.blocks
+    /// How many rows a group has: the most that [`Activations::tile`] gives.
+    pub(crate) fn group(&self) -> usize {
+        self.group
+    }
+
+    /// For each block, the first terms of the rows of a group from this one on.
+    #[inline(always)]
+    pub(super) fn tile(&self, row: usize) -> impl Iterator<Item = &[Block]> {
+        self.of_group(&self.blocks, row)
+    }
+
+    /// The second terms alike, where there are any.
+    #[inline(always)]
+    pub(super) fn far_tile(&self, row: usize) -> impl Iterator<Item = &[Far]> {
+        self.of_group(&self.far, row)
+    }
+
+    #[inline(always)]
+    fn of_group<'a, T>(&self, all: &'a [T], row: usize) -> impl Iterator<Item = &'a [T]> {
+        let (group, place) = (row / self.group, row % self.group);
+        let length = self.row_blocks * self.group;
+        let blocks = all.get(group * length..).unwrap_or(&[]).chunks_exact(self.group);
+        blocks.take(self.row_blocks).map(move |rows| &rows[place..])
     }
 
     /// Replaces the rows by those of x `[rows, width]`; the width is whole blocks.
     pub(crate) fn fill(&mut self, crew: &mut Crew<'_>, x: &[f32], width: usize, terms: Terms) {
-        self.resize(x.len() / width, width / SUB_BLOCK, terms);
-        if self.rows == 0 {
-            return;
-        }
-        let (isa, count) = (crew.isa, terms.count());
-        let step = BLOCKS_PER_PART.div_ceil(width / SUB_BLOCK) * count;
-        crew.columns(&mut self.blocks, self.rows * count, step, |out, _| {
-            let range = out.range();
-            let x = &x[range.start / count * width..range.end / count * width];
-            isa.run(Encode { x, width, terms, out });
+        let rows = x.len() / width;
+        self.resize(rows, rows.clamp(1, GROUP_ROWS), width / SUB_BLOCK, terms);
+        let (isa, group, row_blocks) = (crew.isa, self.group, self.row_blocks);
+        let length = row_blocks * group;
+        let step = BLOCKS_PER_PART.div_ceil(length) * length;
+        crew.turn.runs_of_both(&mut self.blocks, &mut self.far, step, |start, blocks, far| {
+            let x = x[start * SUB_BLOCK..].chunks(group * width);
+            let mut far = far.chunks_exact_mut(length);
+            for (x, blocks) in x.zip(blocks.chunks_exact_mut(length)) {
+                let far = far.next().unwrap_or(&mut []);
+                isa.run(Encode { x, width, group, blocks, far });
+            }
         });
     }
 
-    /// Replaces the rows by rows of others, in this order.
-    pub(crate) fn gather(&mut self, from: &Activations, rows: impl ExactSizeIterator<Item = usize> + Clone) {
-        let count = from.terms.count();
-        self.resize(rows.len(), from.blocks.len() / (from.rows * count).max(1), from.terms);
-        let (from_run, to_run) = ((from.rows * count).max(1), (self.rows * count).max(1));
-        for (from, to) in from.blocks.chunks_exact(from_run).zip(self.blocks.chunks_exact_mut(to_run)) {
-            for (to, row) in to.chunks_exact_mut(count).zip(rows.clone()) {
-                to.copy_from_slice(&from[row * count..][..count]);
+    /// Replaces the rows by rows of others, the first numbers of pairs; each run of pairs starts a group.
+    pub(crate) fn gather<'r>(
+        &mut self,
+        from: &Activations,
+        runs: impl Iterator<Item = &'r [(u32, u32)]> + Clone,
+    ) {
+        let longest = runs.clone().map(<[_]>::len).max().unwrap_or(0);
+        let group = longest.clamp(1, GROUP_ROWS);
+        let rows = runs.clone().map(|run| run.len().next_multiple_of(group)).sum();
+        self.resize(rows, group, from.row_blocks, from.terms());
+        let mut first = 0;
+        for run in runs {
+            for (to, (row, _)) in (first..).zip(run) {
+                let (from_start, to_start) = (from.start(*row as usize), self.start(to));
+                for block in 0..self.row_blocks {
+                    let (from_place, to_place) = (from_start + block * from.group, to_start + block * group);
+                    self.blocks[to_place] = from.blocks[from_place];
+                    if let Some(far) = from.far.get(from_place) {
+                        self.far[to_place] = *far;
+                    }
+                }
             }
+            first += run.len().next_multiple_of(group);
         }
     }
 
-    fn resize(&mut self, rows: usize, blocks: usize, terms: Terms) {
-        (self.rows, self.terms) = (rows, terms);
-        self.blocks.resize(rows * blocks * terms.count(), Block::default());
+    /// Where a row's first block is.
+    fn start(&self, row: usize) -> usize {
+        row / self.group * self.group * self.row_blocks + row % self.group
+    }
+
+    fn resize(&mut self, rows: usize, group: usize, row_blocks: usize, terms: Terms) {
+        (self.rows, self.group, self.row_blocks) = (rows, group, row_blocks);
+        let blocks = rows.next_multiple_of(group) * row_blocks;
+        self.blocks.resize(blocks, Block::default());
+        self.far.resize(if terms == Terms::Two { blocks } else { 0 }, Far::default());
     }
 }
 
-/// Some rows to their columns of the blocks.
-struct Encode<'a, 'b> {
+/// Some rows to the blocks of their group.
+struct Encode<'a> {
+    /// As many rows as the group has, or fewer.
     x: &'a [f32],
     width: usize,
-    terms: Terms,
-    out: Columns<'b, Block>,
+    group: usize,
+    blocks: &'a mut [Block],
+    /// As many as blocks, or none.
+    far: &'a mut [Far],
 }
 
-impl Kernel for Encode<'_, '_> {
+impl Kernel for Encode<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(mut self) {
+    fn run<L: Lanes>(self) {
         for (row, x) in self.x.chunks_exact(self.width).enumerate() {
-            for (number, x) in x.as_chunks::<SUB_BLOCK>().0.iter().enumerate() {
-                let out = self.out.row(number);
-                match self.terms {
-                    Terms::One => out[row] = encode(x),
-                    Terms::Two => [out[2 * row], out[2 * row + 1]] = encode_twice(x),
+            let mut far = self.far.chunks_exact_mut(self.group);
+            let numbers = x.as_chunks::<SUB_BLOCK>().0;
+            for (x, blocks) in numbers.iter().zip(self.blocks.chunks_exact_mut(self.group)) {
+                match far.next() {
+                    None => blocks[row] = encode(x),
+                    Some(far) => (blocks[row], far[row]) = encode_twice(x),
                 }
             }
         }
@@ -146,23 +217,51 @@ impl Kernel for Encode<'_, '_> {
 /// 32 numbers as one term.
 #[inline(always)]
 fn encode(x: &[f32; SUB_BLOCK]) -> Block {
-    let Some((codes, scale)) = integers(x, LARGEST_CODE) else { return none() };
-    let block = block(&codes);
-    Block { scale, scaled_sum: scale * -block.minus_sum as f32, ..block }
+    let [first, second] = largest_of_words(x);
+    let Some(largest) = finite(largest(first).max(largest(second))) else { return none() };
+    if largest < SMALLEST {
+        return Block::default();
+    }
+    let codes = integers(x, LARGEST_CODE as f32 / largest);
+    let (words, minus_sums) = words_and_sums(&codes);
+    block(words, minus_sums, largest / LARGEST_CODE as f32, minus_sums[0] + minus_sums[1])
 }
 
-/// 32 numbers as an upper and a lower term.
+/// 32 numbers as two terms.
 #[inline(always)]
-fn encode_twice(x: &[f32; SUB_BLOCK]) -> [Block; 2] {
-    let Some((numbers, scale)) = integers(x, UPPER * LARGEST_CODE) else { return [none(); 2] };
-    let (mut upper, mut lower) = ([0; SUB_BLOCK], [0; SUB_BLOCK]);
-    for i in 0..SUB_BLOCK {
-        upper[i] = (numbers[i] + UPPER / 2) >> 8;
-        lower[i] = (numbers[i] - UPPER * upper[i]).max(-LARGEST_CODE);
+fn encode_twice(x: &[f32; SUB_BLOCK]) -> (Block, Far) {
+    let halves = largest_of_words(x);
+    let (mut places, mut largest_of_all, mut rest) = ([0; 2], 0, 0);
+    for half in 0..2 {
+        let (mut place, mut largest) = (0, halves[half][0]);
+        for word in 1..WORDS / 2 {
+            // Selected, not branched on: which word is the largest is anybody's guess.
+            place = if halves[half][word] > largest { word } else { place };
+            rest = rest.max(largest.min(halves[half][word]));
+            largest = largest.max(halves[half][word]);
+        }
+        largest_of_all = largest_of_all.max(largest);
+        places[half] = (half * WORDS / 2 + place) as u32;
     }
-    let (upper, lower) = (block(&upper), block(&lower));
-    let sum = -(UPPER * upper.minus_sum + lower.minus_sum);
-    [upper, Block { scale, scaled_sum: scale * sum as f32, ..lower }]
+    let Some(largest) = finite(largest_of_all) else { return (none(), Far::default()) };
+    if largest < SMALLEST {
+        return (Block::default(), Far::default());
+    }
+    let rest = f32::from_bits(rest as u32);
+    let (most, of) = if rest * FAR as f32 > largest { (LARGEST_CODE, rest) } else { (LARGEST_NUMBER, largest) };
+    let numbers = integers(x, most as f32 / of);
+    let (mut far, mut near) = ([0; SUB_BLOCK], [0; SUB_BLOCK]);
+    for i in 0..SUB_BLOCK {
+        far[i] = (numbers[i] + FAR / 2) >> 8;
+        // Not every level can multiply a code of -128.
+        near[i] = (numbers[i] - FAR * far[i]).max(-LARGEST_CODE);
+    }
+    let (far, (near, minus_sums)) = (words(&far), words_and_sums(&near));
+    let words = [far[places[0] as usize], far[places[1] as usize]];
+    let far_minus_sums = [-sum_of_word(words[0]), -sum_of_word(words[1])];
+    let minus_sum = FAR * (far_minus_sums[0] + far_minus_sums[1]) + minus_sums[0] + minus_sums[1];
+    let far = Far { words, places, minus_sums: far_minus_sums };
+    (block(near, minus_sums, of / most as f32, minus_sum), far)
 }
 
 /// Of numbers that aren't finite.
@@ -171,49 +270,79 @@ fn none() -> Block {
     Block { scale: f32::NAN, scaled_sum: f32::NAN, ..Block::default() }
 }
 
-/// Numbers as multiples of a scale, the largest of which is `most`; `None` where one is not finite.
+/// The magnitude of the largest number of each word, by halves, as bits: as integers these are ordered as magnitudes
+/// are, and what is no number comes last.
 #[inline(always)]
-fn integers(x: &[f32; SUB_BLOCK], most: i32) -> Option<([i32; SUB_BLOCK], f32)> {
-    // As integers, the bits of magnitudes are ordered as these are, and what is no number comes last.
-    let mut largest = 0;
-    for x in x {
-        largest = largest.max(x.abs().to_bits() as i32);
+fn largest_of_words(x: &[f32; SUB_BLOCK]) -> [[i32; WORDS / 2]; 2] {
+    let mut bits = [0; SUB_BLOCK];
+    for i in 0..SUB_BLOCK {
+        bits[i] = x[i].abs().to_bits() as i32;
     }
-    let largest = f32::from_bits(largest as u32);
-    if !largest.is_finite() {
-        return None;
+    let (mut pairs, mut largest) = ([0; SUB_BLOCK / 2], [0; WORDS]);
+    for i in 0..SUB_BLOCK / 2 {
+        pairs[i] = bits[2 * i].max(bits[2 * i + 1]);
     }
-    if largest < SMALLEST {
-        return Some(([0; SUB_BLOCK], 0.0));
+    for i in 0..WORDS {
+        largest[i] = pairs[2 * i].max(pairs[2 * i + 1]);
     }
-    let factor = most as f32 / largest;
+    bytemuck::cast(largest)
+}
+
+#[inline(always)]
+fn largest(words: [i32; WORDS / 2]) -> i32 {
+    words[0].max(words[1]).max(words[2].max(words[3]))
+}
+
+/// The number of these bits, where it is one.
+#[inline(always)]
+fn finite(bits: i32) -> Option<f32> {
+    let number = f32::from_bits(bits as u32);
+    number.is_finite().then_some(number)
+}
+
+/// The nearest integers to the numbers times a factor, to even where in the middle.
+#[inline(always)]
+fn integers(x: &[f32; SUB_BLOCK], factor: f32) -> [i32; SUB_BLOCK] {
     let mut integers = [0; SUB_BLOCK];
     for i in 0..SUB_BLOCK {
         integers[i] = x[i].mul_add(factor, ROUNDER).to_bits() as i32 - ROUNDER.to_bits() as i32;
     }
-    Some((integers, largest / most as f32))
+    integers
 }
 
-/// Codes and their sums.
+/// Codes as words, and the negative sum of each half.
 #[inline(always)]
-fn block(codes: &[i32; SUB_BLOCK]) -> Block {
+fn words_and_sums(codes: &[i32; SUB_BLOCK]) -> ([i32; WORDS], [i32; 2]) {
     let (mut first, mut second) = (0, 0);
-    let mut bytes = [0u8; SUB_BLOCK];
     for i in 0..SUB_BLOCK / 2 {
         first += codes[i];
         second += codes[i + SUB_BLOCK / 2];
     }
+    (words(codes), [-first, -second])
+}
+
+/// Codes as words, the first in the lowest byte.
+#[inline(always)]
+fn words(codes: &[i32; SUB_BLOCK]) -> [i32; WORDS] {
+    let mut bytes = [0u8; SUB_BLOCK];
     for i in 0..SUB_BLOCK {
         bytes[i] = codes[i] as u8;
     }
-    let mut words: [i32; SUB_BLOCK / 4] = bytemuck::cast(bytes);
+    let mut words: [i32; WORDS] = bytemuck::cast(bytes);
     for word in &mut words {
         *word = i32::from_le(*word);
     }
-    Block {
-        codes: words,
-        minus_sum: -(first + second),
-        minus_sums: [-first, -second],
-        ..Block::default()
-    }
+    words
+}
+
+#[inline(always)]
+fn sum_of_word(word: i32) -> i32 {
+    (word << 24 >> 24) + (word << 16 >> 24) + (word << 8 >> 24) + (word >> 24)
+}
+
+/// The first term, whose codes add up to the negative of `minus_sums`, as those of all terms do to that of `minus_sum`.
+#[inline(always)]
+fn block(codes: [i32; WORDS], minus_sums: [i32; 2], scale: f32, minus_sum: i32) -> Block {
+    let scaled_sum = scale * -minus_sum as f32;
+    Block { codes, scale, scaled_sum, minus_sum: minus_sums[0] + minus_sums[1], minus_sums }
 }

@@ -9,8 +9,9 @@
 //! at the end: y[r,o] += bias[o]
 //! ```
 //!
-//! Where x has two terms, `i` is 256 times the sum over the upper codes and that over the lower ones: still an exact
-//! integer, and all that follows is done once.
+//! Where x has two terms, `i` is 256 times the sum over the codes of the second and that over those of the first: still an
+//! exact integer, and all that follows is done once. The second has two words of a block, which meet the matrix's codes
+//! in a copy in memory, by number.
 //!
 //! Each `*` rounds once, each fma once, the conversion of an integer once. `scale` is the number that the format
 //! means, a float32 without loss. Sixteen outputs are the lanes of a register and nothing is summed across lanes, so
@@ -23,17 +24,19 @@
 //! sums and for all their terms. One row is bound by memory; many rows by the instruction that multiplies codes, of which there are eight
 //! for 3 to 6 others that take the same units.
 
-use super::activations::{Activations, Block, Terms};
+use super::activations::{Activations, Block, Far, Terms};
 use crate::kernels::Crew;
 use crate::panels::{
     BlockScales, Offset, PanelFormat, PanelVisitor, Panels, Planes, SUB_BLOCK, Scales, head_bytes, run_bytes,
     sub_block_bytes, visit,
 };
-use crate::simd::{CodeKernel, Dots, Isa, Lanes};
+use crate::simd::{CodeKernel, Dots, Isa, Lanes, REGISTER};
 use crate::threads::Columns;
 use gannet_ops::numerics::LANES;
 use std::ops::Range;
 
+/// Registers of codes of a sub-block.
+const WORDS: usize = SUB_BLOCK / 4;
 /// Most bytes of rows that go over a part's panels together: they stay in the second cache level.
 const ROW_BYTES: usize = 384 * 1024;
 /// Parts of the work a member, so that a late member doesn't hold up the others.
@@ -61,7 +64,7 @@ pub(crate) struct CodeProduct<'a> {
 pub(crate) enum Places<'a> {
     /// That of the same number.
     Same,
-    /// The second number of the pair that stands where the row does.
+    /// The second number of the row's pair, of which the first row has the first.
     Listed(&'a [(u32, u32)]),
 }
 
@@ -76,7 +79,7 @@ impl Places<'_> {
 }
 
 impl CodeProduct<'_> {
-    /// Computes some columns of the result for rows of x.
+    /// Computes some columns of the result for rows of x, the first of which starts a group.
     pub(crate) fn part(self, rows: Range<usize>, places: Places<'_>, columns: &mut Columns<'_, f32>) {
         let part = Part { product: self, rows, places, columns };
         let Ok(()) = visit(self.panels.format, part) else {
@@ -157,8 +160,8 @@ impl<F: PanelFormat> CodeKernel for PanelRows<'_, '_, F> {
     #[inline(always)]
     fn run<D: Dots>(mut self) {
         match self.x.terms() {
-            Terms::One => self.runs::<D, 1>(),
-            Terms::Two => self.runs::<D, 2>(),
+            Terms::One => self.runs::<D, false>(),
+            Terms::Two => self.runs::<D, true>(),
         }
     }
 }
@@ -166,58 +169,65 @@ impl<F: PanelFormat> CodeKernel for PanelRows<'_, '_, F> {
 impl<F: PanelFormat> PanelRows<'_, '_, F> {
     /// All rows, in equal runs that stay near while they meet one panel after the other.
     #[inline(always)]
-    fn runs<D: Dots, const TERMS: usize>(&mut self) {
-        let row_bytes = self.width / SUB_BLOCK * size_of::<[Block; TERMS]>();
+    fn runs<D: Dots, const FAR: bool>(&mut self) {
+        let row_bytes = self.width / SUB_BLOCK * (size_of::<Block>() + if FAR { size_of::<Far>() } else { 0 });
         let most = (ROW_BYTES / row_bytes).max(1);
         let runs = self.rows.len().div_ceil(most).max(1);
-        let run = self.rows.len().div_ceil(runs).next_multiple_of(D::MOST_ROWS).max(1);
+        let run = self.rows.len().div_ceil(runs).next_multiple_of(self.x.group()).max(1);
         let (panels, rows) = (self.panels, self.rows.clone());
         for start in rows.clone().step_by(run) {
             for (number, panel) in panels.chunks_exact(self.panel_bytes).enumerate() {
-                self.panel::<D, TERMS>(Tile { panel, number, row: start }, rows.end.min(start + run));
+                self.panel::<D, FAR>(Tile { panel, number, row: start }, rows.end.min(start + run));
             }
         }
     }
 
     /// A panel with the rows from that of the tile on up to `end`.
     #[inline(always)]
-    fn panel<D: Dots, const TERMS: usize>(&mut self, mut tile: Tile<'_>, end: usize) {
+    fn panel<D: Dots, const FAR: bool>(&mut self, mut tile: Tile<'_>, end: usize) {
         if D::MOST_ROWS >= 16 {
-            self.tiles::<D, TERMS, 16>(&mut tile, end);
-            self.tiles::<D, TERMS, 8>(&mut tile, end);
+            self.tiles::<D, FAR, 16>(&mut tile, end);
+            self.tiles::<D, FAR, 8>(&mut tile, end);
         }
         if D::MOST_ROWS >= 4 {
-            self.tiles::<D, TERMS, 4>(&mut tile, end);
-            self.tiles::<D, TERMS, 2>(&mut tile, end);
+            self.tiles::<D, FAR, 4>(&mut tile, end);
+            self.tiles::<D, FAR, 2>(&mut tile, end);
         }
-        self.tiles::<D, TERMS, 1>(&mut tile, end);
+        self.tiles::<D, FAR, 1>(&mut tile, end);
     }
 
     /// Tiles of `ROWS` rows, as long as there are so many.
     #[inline(always)]
-    fn tiles<D: Dots, const TERMS: usize, const ROWS: usize>(&mut self, tile: &mut Tile<'_>, end: usize) {
+    fn tiles<D: Dots, const FAR: bool, const ROWS: usize>(&mut self, tile: &mut Tile<'_>, end: usize) {
         while tile.row + ROWS <= end {
-            self.tile::<D, TERMS, ROWS>(*tile);
+            self.tile::<D, FAR, ROWS>(*tile);
             tile.row += ROWS;
         }
     }
 
     /// Sixteen outputs of `ROWS` rows.
     #[inline(always)]
-    fn tile<D: Dots, const TERMS: usize, const ROWS: usize>(&mut self, at: Tile<'_>) {
+    fn tile<D: Dots, const FAR: bool, const ROWS: usize>(&mut self, at: Tile<'_>) {
         let mut sums = [D::Floats::splat(0.0); ROWS];
-        let rows = self.x.blocks().as_chunks::<TERMS>().0;
-        let mut x = rows[at.row..].chunks(self.x.rows());
+        let (mut x, mut far) = (self.x.tile(at.row), self.x.far_tile(at.row));
         for run in at.panel.chunks_exact(run_bytes::<F>()) {
             let (heads, sub_blocks) = run.split_at(head_bytes::<F>());
             for sub_block in sub_blocks.chunks_exact(sub_block_bytes::<F>()) {
-                let Some(x) = x.next().and_then(|x| x.first_chunk::<ROWS>()) else { return };
+                let Some(x) = x.next().and_then(<[_]>::first_chunk::<ROWS>) else { return };
+                let far = if FAR { far.next().and_then(<[_]>::first_chunk::<ROWS>) } else { None };
                 let (bytes, planes) = sub_block.split_at(F::Scales::BYTES * LANES);
                 let scales = F::Scales::read::<D>(heads, bytes);
                 let codes = codes::<F, D>(planes);
+                let mut copy = [[0; REGISTER]; WORDS];
+                if FAR {
+                    for i in 0..WORDS {
+                        D::store(codes[i], &mut copy[i]);
+                    }
+                }
                 // Written out, because the compiler leaves a loop of so long a body with its sums in memory.
                 each_row!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 of ROWS: r => {
-                    sums[r] = step::<F, D, TERMS>(&codes, &scales, &x[r], sums[r]);
+                    let far = far.map(|far| (&far[r], &copy));
+                    sums[r] = step::<F, D>(&codes, &scales, (&x[r], far), sums[r]);
                 });
             }
         }
@@ -230,7 +240,7 @@ impl<F: PanelFormat> PanelRows<'_, '_, F> {
     /// Writes the sums of a row.
     #[inline(always)]
     fn put<L: Lanes>(&mut self, row: usize, lanes: Range<usize>, sums: L) {
-        let out = &mut self.columns.row(self.places.of(row))[lanes.clone()];
+        let out = &mut self.columns.row(self.places.of(row - self.rows.start))[lanes.clone()];
         let sums = match self.bias {
             Some(bias) => sums.add(L::load_part(&bias[lanes])),
             None => sums,
@@ -248,7 +258,7 @@ impl<F: PanelFormat> PanelRows<'_, '_, F> {
 
 /// The codes of a sub-block of a panel.
 #[inline(always)]
-fn codes<F: PanelFormat, D: Dots>(planes: &[u8]) -> [D::Bytes; 8] {
+fn codes<F: PanelFormat, D: Dots>(planes: &[u8]) -> [D::Bytes; WORDS] {
     let mut codes = F::Planes::unpack::<D>(planes);
     if let Some(table) = F::TABLE {
         for codes in &mut codes {
@@ -258,36 +268,40 @@ fn codes<F: PanelFormat, D: Dots>(planes: &[u8]) -> [D::Bytes; 8] {
     codes
 }
 
-/// Adds 32 columns of a row.
+/// Adds 32 columns of a row: its first term, and its second with a copy of the codes.
 #[inline(always)]
 #[expect(
     clippy::needless_range_loop,
     reason = "chains of iterators over halves were left as loops through memory"
 )]
-fn step<F: PanelFormat, D: Dots, const TERMS: usize>(
-    codes: &[D::Bytes; 8],
+fn step<F: PanelFormat, D: Dots>(
+    codes: &[D::Bytes; WORDS],
     scales: &BlockScales<D::Floats>,
-    x: &[Block; TERMS],
+    (x, far): (&Block, Option<(&Far, &[[u8; REGISTER]; WORDS])>),
     sum: D::Floats,
 ) -> D::Floats {
-    let last = &x[TERMS - 1];
-    let x_scale = D::Floats::splat(last.scale);
+    let x_scale = D::Floats::splat(x.scale);
     let mut sum = sum;
     let parts = if F::Scales::COUNT == 1 { 1 } else { 2 };
     for part in 0..parts {
-        let mut dots = F::Offset::start::<D>(0);
-        for (term, x) in x.iter().enumerate() {
-            let start = if parts == 1 { x.minus_sum } else { x.minus_sums[part] };
-            let start = F::Offset::start::<D>(start);
-            dots = if term == 0 { start } else { D::next_term(dots, start) };
-            for i in part * 4..(part + 1) * 8 / parts {
-                dots = F::Offset::dot::<D>(dots, codes[i], x.codes[i]);
+        let mut dots = F::Offset::start::<D>(if parts == 1 { x.minus_sum } else { x.minus_sums[part] });
+        for i in part * WORDS / parts..(part + 1) * WORDS / parts {
+            dots = F::Offset::dot::<D>(dots, codes[i], x.codes[i]);
+        }
+        if let Some((far, copy)) = far {
+            let halves = if parts == 1 { 0..2 } else { part..part + 1 };
+            let minus_sum = if parts == 1 { far.minus_sums[0] + far.minus_sums[1] } else { far.minus_sums[part] };
+            let mut far_dots = F::Offset::start::<D>(minus_sum);
+            for half in halves {
+                let codes = D::load(&copy[far.places[half] as usize % WORDS]);
+                far_dots = F::Offset::dot::<D>(far_dots, codes, far.words[half]);
             }
+            dots = D::next_term(far_dots, dots);
         }
         sum = D::floats(dots).mul_add(scales.scales[part].mul(x_scale), sum);
     }
     if F::Scales::HAS_MINIMUM {
-        sum = scales.minimum.mul_add(D::Floats::splat(last.scaled_sum), sum);
+        sum = scales.minimum.mul_add(D::Floats::splat(x.scaled_sum), sum);
     }
     sum
 }

@@ -53,8 +53,10 @@ fn panels(format: Format, bytes: &[u8], rows: usize, columns: usize) -> Panels {
     Panels { format, rows, columns, panel_bytes, place: arena.freeze()(reserved) }
 }
 
+/// Most alike, some nine times as large, and some so large that two terms have no room for the others.
 fn numbers(count: usize) -> Vec<f32> {
-    (0..count).map(|i| ((i * i % 1009) as f32 * 0.37).sin() * if i % 97 == 0 { 9.0 } else { 1.0 }).collect()
+    let size = |i: usize| [1.0, 9.0, 4000.0, 4000.0][usize::from(i % 97 == 0) + 2 * usize::from(i % 331 == 1)];
+    (0..count).map(|i| ((i * i % 1009) as f32 * 0.37).sin() * size(i)).collect()
 }
 
 #[test]
@@ -74,17 +76,38 @@ fn a_row_of_panels_is_what_the_decoder_gives() {
     }
 }
 
+fn largest<'a>(x: impl IntoIterator<Item = &'a f32>) -> f32 {
+    x.into_iter().fold(0.0f32, |largest, x| largest.max(x.abs()))
+}
+
+/// The integers that 32 numbers become, and what one counts.
+fn integers(block: &[f32], terms: Terms) -> (Vec<i32>, f32) {
+    let words: Vec<&[f32]> = block.chunks_exact(4).collect();
+    let is_far = |word: usize| {
+        let half = word / 4 * 4..word / 4 * 4 + 4;
+        let most = half.clone().fold(0.0f32, |most, word| most.max(largest(words[word])));
+        terms == Terms::Two && half.clone().find(|word| largest(words[*word]) == most) == Some(word)
+    };
+    let rest = largest((0..8).filter(|word| !is_far(*word)).flat_map(|word| words[word]));
+    let all = largest(block);
+    let (of, most) = match terms {
+        Terms::Two if rest * 256.0 <= all => (all, 32_512.0),
+        Terms::One | Terms::Two => (rest, 127.0),
+    };
+    let integer = |x: &f32| (f64::from(*x) * f64::from(most / of)).round_ties_even() as i32;
+    // A lower code of -128 isn't used.
+    let allowed = |x: i32| if (x + 128) % 256 == 0 { x + 1 } else { x };
+    let integers: Vec<i32> = block.iter().map(|x| allowed(integer(x))).collect();
+    let is_near = |(place, integer): (usize, &i32)| is_far(place / 4) || integer.abs() <= 127;
+    assert!(integers.iter().enumerate().all(is_near), "a code has 8 bits");
+    (integers, of / most)
+}
+
 /// The product of one row and one output, by the formula.
 fn expected(format: Format, panels: &Panels, output: usize, x: &[f32], terms: Terms) -> f32 {
     let mut y = 0.0f32;
     for (number, block) in x.chunks_exact(32).enumerate() {
-        let largest = block.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
-        let most = if terms == Terms::Two { 32_512.0 } else { 127.0 };
-        let integer = |x: &f32| (f64::from(*x) * f64::from(most / largest)).round_ties_even() as i32;
-        // A lower code of -128 isn't used.
-        let allowed = |x: i32| if terms == Terms::Two && (x + 128) % 256 == 0 { x + 1 } else { x };
-        let integers: Vec<i32> = block.iter().map(|x| allowed(integer(x))).collect();
-        let x_scale = largest / most;
+        let (integers, x_scale) = integers(block, terms);
         let (weights, scales, minimum) = panels.sub_block(output, number);
         let width = if format == Format::Q6K { 16 } else { 32 };
         for (part, (weights, integers)) in weights.chunks(width).zip(integers.chunks(width)).enumerate() {

@@ -104,6 +104,15 @@ impl<M: Multiply> Dots for Registers<M> {
     }
 
     #[inline(always)]
+    fn store(codes: Self::Bytes, to: &mut [u8; REGISTER]) {
+        // SAFETY: as in `load`; unaligned stores to the two halves of the 64 bytes behind the reference.
+        unsafe {
+            _mm256_storeu_si256(to.as_mut_ptr().cast(), codes[0]);
+            _mm256_storeu_si256(to.as_mut_ptr().add(32).cast(), codes[1]);
+        }
+    }
+
+    #[inline(always)]
     fn low_nibbles(packed: Self::Bytes) -> Self::Bytes {
         and(packed, 15)
     }

@@ -106,6 +106,12 @@ impl<M: Multiply> Dots for Registers<M> {
     }
 
     #[inline(always)]
+    fn store(codes: Self::Bytes, to: &mut [u8; REGISTER]) {
+        // SAFETY: as in `load`; an unaligned store to the 64 bytes behind the reference.
+        unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), codes) }
+    }
+
+    #[inline(always)]
     fn low_nibbles(packed: Self::Bytes) -> Self::Bytes {
         // SAFETY: as in `load`.
         unsafe { _mm512_and_si512(packed, _mm512_set1_epi8(15)) }

@@ -34,6 +34,7 @@ pub(crate) trait Dots {
     const MOST_ROWS: usize;
 
     fn load(from: &[u8; REGISTER]) -> Self::Bytes;
+    fn store(codes: Self::Bytes, to: &mut [u8; REGISTER]);
     fn low_nibbles(packed: Self::Bytes) -> Self::Bytes;
     fn high_nibbles(packed: Self::Bytes) -> Self::Bytes;
     /// Bits `2 PLACE` and `2 PLACE + 1` of `packed` become bits 4 and 5 over the four of `low`.
@@ -165,6 +166,9 @@ mod tests {
             let sixteen = *bytes(3).first_chunk().expect("sixteen are fewer");
             put(D::from_u8(&sixteen));
             put(D::half_powers(&std::array::from_fn(|i| [0, 1, 2, 127, 128, 254][i % 6])));
+            let mut stored = [0; REGISTER];
+            D::store(packed, &mut stored);
+            out.extend(stored.map(f32::from));
             out
         }
     }

@@ -90,6 +90,14 @@ impl<M: Multiply> Dots for Registers<M> {
     }
 
     #[inline(always)]
+    fn store(codes: Self::Bytes, to: &mut [u8; REGISTER]) {
+        for (i, codes) in codes.into_iter().enumerate() {
+            // SAFETY: the architecture has NEON; four stores of 16 bytes cover the 64 bytes behind the reference.
+            unsafe { vst1q_u8(to.as_mut_ptr().add(16 * i), codes) }
+        }
+    }
+
+    #[inline(always)]
     fn low_nibbles(packed: Self::Bytes) -> Self::Bytes {
         // SAFETY: the architecture has NEON.
         each(|i| unsafe { vandq_u8(packed[i], vdupq_n_u8(15)) })

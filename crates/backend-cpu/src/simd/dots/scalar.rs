@@ -29,6 +29,11 @@ impl Dots for Plain {
     }
 
     #[inline(always)]
+    fn store(codes: Self::Bytes, to: &mut [u8; REGISTER]) {
+        *to = codes;
+    }
+
+    #[inline(always)]
     fn low_nibbles(packed: Self::Bytes) -> Self::Bytes {
         each(|i| packed[i] & 15)
     }
