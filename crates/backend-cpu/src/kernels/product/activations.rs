@@ -248,7 +248,8 @@ fn encode_twice(x: &[f32; SUB_BLOCK]) -> (Block, Far) {
         return (Block::default(), Far::default());
     }
     let rest = f32::from_bits(rest as u32);
-    let (most, of) = if rest * FAR as f32 > largest { (LARGEST_CODE, rest) } else { (LARGEST_NUMBER, largest) };
+    let (most, of) =
+        if rest * FAR as f32 > largest { (LARGEST_CODE, rest) } else { (LARGEST_NUMBER, largest) };
     let numbers = integers(x, most as f32 / of);
     let (mut far, mut near) = ([0; SUB_BLOCK], [0; SUB_BLOCK]);
     for i in 0..SUB_BLOCK {

@@ -170,7 +170,8 @@ impl<F: PanelFormat> PanelRows<'_, '_, F> {
     /// All rows, in equal runs that stay near while they meet one panel after the other.
     #[inline(always)]
     fn runs<D: Dots, const FAR: bool>(&mut self) {
-        let row_bytes = self.width / SUB_BLOCK * (size_of::<Block>() + if FAR { size_of::<Far>() } else { 0 });
+        let row_bytes =
+            self.width / SUB_BLOCK * (size_of::<Block>() + if FAR { size_of::<Far>() } else { 0 });
         let most = (ROW_BYTES / row_bytes).max(1);
         let runs = self.rows.len().div_ceil(most).max(1);
         let run = self.rows.len().div_ceil(runs).next_multiple_of(self.x.group()).max(1);
@@ -290,7 +291,8 @@ fn step<F: PanelFormat, D: Dots>(
         }
         if let Some((far, copy)) = far {
             let halves = if parts == 1 { 0..2 } else { part..part + 1 };
-            let minus_sum = if parts == 1 { far.minus_sums[0] + far.minus_sums[1] } else { far.minus_sums[part] };
+            let minus_sum =
+                if parts == 1 { far.minus_sums[0] + far.minus_sums[1] } else { far.minus_sums[part] };
             let mut far_dots = F::Offset::start::<D>(minus_sum);
             for half in halves {
                 let codes = D::load(&copy[far.places[half] as usize % WORDS]);
