@@ -323,11 +323,11 @@ impl Served {
         }
     }
 
-    /// Looks whether the engine has made steps since the last look; true if it is busy and made none for so long.
-    pub(crate) fn is_stuck(&self, limit: Duration) -> bool {
+    /// How long the engine has made no step although it has something to do, as far as looks at it show.
+    pub(crate) fn stands_for(&self) -> Duration {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let (steps, is_busy) = (self.handle.stats().steps, self.admission.live() > 0);
-        watched.stands_for(steps, is_busy, Instant::now()) > limit
+        watched.stands_for(steps, is_busy, Instant::now())
     }
 }
 

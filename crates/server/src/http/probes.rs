@@ -15,7 +15,7 @@ pub(super) async fn health(State(app): State<Arc<App>>) -> Response {
         .models
         .loaded()
         .iter()
-        .filter(|served| served.is_stuck(limit))
+        .filter(|served| served.stands_for() > limit)
         .map(|served| served.name.clone())
         .collect();
     if stuck.is_empty() {

@@ -244,12 +244,8 @@ const FAMILIES: &[Family] = &[
     Family {
         name: "gannet_last_progress_seconds",
         kind: "gauge",
-        help: "Time since the engine last made progress; absent before its first step.",
-        write: |series, _, stats| {
-            if let Some(last) = stats.last_progress {
-                series.sample("", &[], last.elapsed().as_secs_f64());
-            }
-        },
+        help: "How long an engine that has something to do has made no step.",
+        write: |series, served, _| series.sample("", &[], served.stands_for().as_secs_f64()),
     },
     number!("counter", "gannet_requests_refused_total", "Requests that found no room.", |served, _| {
         counted(&served.metrics.refused)

@@ -230,15 +230,14 @@ fn encode(x: &[f32; SUB_BLOCK]) -> Block {
 /// 32 numbers as two terms.
 #[inline(always)]
 fn encode_twice(x: &[f32; SUB_BLOCK]) -> (Block, Far) {
-    let halves = largest_of_words(x);
     let (mut places, mut largest_of_all, mut rest) = ([0; 2], 0, 0);
-    for half in 0..2 {
-        let (mut place, mut largest) = (0, halves[half][0]);
-        for word in 1..WORDS / 2 {
+    for (half, words) in largest_of_words(x).iter().enumerate() {
+        let (mut place, mut largest) = (0, words[0]);
+        for (word, of_word) in words.iter().enumerate().skip(1) {
             // Selected, not branched on: which word is the largest is anybody's guess.
-            place = if halves[half][word] > largest { word } else { place };
-            rest = rest.max(largest.min(halves[half][word]));
-            largest = largest.max(halves[half][word]);
+            place = if *of_word > largest { word } else { place };
+            rest = rest.max(largest.min(*of_word));
+            largest = largest.max(*of_word);
         }
         largest_of_all = largest_of_all.max(largest);
         places[half] = (half * WORDS / 2 + place) as u32;

@@ -269,6 +269,9 @@ fn codes<F: PanelFormat, D: Dots>(planes: &[u8]) -> [D::Bytes; WORDS] {
     codes
 }
 
+/// A row's, and the codes that it is to meet.
+type SecondTerm<'a> = (&'a Far, &'a [[u8; REGISTER]; WORDS]);
+
 /// Adds 32 columns of a row: its first term, and its second with a copy of the codes.
 #[inline(always)]
 #[expect(
@@ -278,7 +281,7 @@ fn codes<F: PanelFormat, D: Dots>(planes: &[u8]) -> [D::Bytes; WORDS] {
 fn step<F: PanelFormat, D: Dots>(
     codes: &[D::Bytes; WORDS],
     scales: &BlockScales<D::Floats>,
-    (x, far): (&Block, Option<(&Far, &[[u8; REGISTER]; WORDS])>),
+    (x, far): (&Block, Option<SecondTerm<'_>>),
     sum: D::Floats,
 ) -> D::Floats {
     let x_scale = D::Floats::splat(x.scale);

@@ -55,8 +55,11 @@ fn panels(format: Format, bytes: &[u8], rows: usize, columns: usize) -> Panels {
 
 /// Most alike, some nine times as large, and some so large that two terms have no room for the others.
 fn numbers(count: usize) -> Vec<f32> {
-    let size =
-        |i: usize| [1.0, 9.0, 4000.0, 4000.0][usize::from(i % 97 == 0) + 2 * usize::from(i % 331 == 1)];
+    let size = |i: usize| match (i % 331, i % 97) {
+        (1, _) => 4000.0,
+        (_, 0) => 9.0,
+        _ => 1.0,
+    };
     (0..count).map(|i| ((i * i % 1009) as f32 * 0.37).sin() * size(i)).collect()
 }
 
