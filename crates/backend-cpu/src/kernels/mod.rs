@@ -5,7 +5,6 @@
 //!
 //! Knows no program, no batch and no step: rows come as slices, and places in pages as numbers.
 
-pub(crate) mod elements;
 pub(crate) mod embed;
 
 pub(crate) mod add_rms_norm;

@@ -4,9 +4,8 @@
 //! tokens beside it come. Keys in int8 go to an open page in half precision, and the row that fills a page makes
 //! the codes of all 64: once a page, so a token's cost doesn't grow with what the page holds.
 
-use super::elements::{Bf16, F16, Stored};
 use super::pages::{Sequence, key_scales_offset, value_offset, value_scales_offset};
-use crate::simd::{Isa, Kernel, Lanes};
+use crate::simd::{Bf16, F16, Isa, Kernel, Lanes, Stored};
 use gannet_ops::numerics::LANES;
 use gannet_ops::{KvFormat, PAGE_TOKENS, PagedLayout, int8};
 

@@ -15,12 +15,14 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod dots;
+mod elements;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 pub(crate) mod peaks;
 mod scalar;
 
 pub(crate) use dots::{CodeKernel, Dots, REGISTER, half_power};
+pub(crate) use elements::{Bf16, Code, Element, F16, Stored};
 
 use gannet_ops::numerics::LANES;
 use std::fmt;

@@ -3,10 +3,9 @@
 //! Neither folds lanes: a lane is a key in the first, which goes on by channel, and a column in the second,
 //! which goes on by key. Some queries go side by side, so that each load of a key or value serves them all.
 
-use super::super::elements::{Bf16, Code, Element, F16};
 use super::super::pages::Elements;
 use super::tiles::Tile;
-use crate::simd::Lanes;
+use crate::simd::{Bf16, Code, Element, F16, Lanes};
 use gannet_ops::numerics::{KEY_BLOCK, LANES};
 use std::ops::Range;
 

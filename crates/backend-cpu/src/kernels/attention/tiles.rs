@@ -3,10 +3,9 @@
 //! They are brought together where a block has keys of the batch itself, and where so many queries share them
 //! that converting each number once pays. Both ways give the products the same numbers.
 
-use super::super::elements::{Bf16, Code, Element, F16};
 use super::super::pages::{Elements, OpenPages};
 use super::rows::RowHeads;
-use crate::simd::Lanes;
+use crate::simd::{Bf16, Code, Element, F16, Lanes};
 use gannet_ops::PAGE_TOKENS;
 use gannet_ops::numerics::{KEY_BLOCK, LANES};
 use std::ops::Range;

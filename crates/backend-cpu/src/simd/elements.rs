@@ -1,6 +1,6 @@
 //! How keys and values are encoded in pages, sixteen at a time.
 
-use crate::simd::Lanes;
+use super::Lanes;
 use gannet_ops::numerics::LANES;
 
 /// An encoding of one number in so many bits.
