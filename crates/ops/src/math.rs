@@ -11,7 +11,7 @@ const LN2_LOW: f32 = -2.121_944_4e-4;
 
 /// Added to a number of magnitude below 2^22, rounds it to an integer, ties to even, which its lowest bits then are.
 /// A conversion by `as` looks for numbers that don't fit, and no vector unit does that.
-pub(crate) const ROUNDER: f32 = 12_582_912.0;
+pub const ROUNDER: f32 = 12_582_912.0;
 
 /// The exponential; error below 2 ulp, 0 below -87.3, infinite above 88.7, NaN for NaN.
 #[inline(always)]

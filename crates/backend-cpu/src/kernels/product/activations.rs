@@ -21,6 +21,7 @@ use crate::kernels::Crew;
 use crate::panels::SUB_BLOCK;
 use crate::simd::{Kernel, Lanes};
 use bytemuck::{Pod, Zeroable};
+use gannet_ops::math::ROUNDER;
 
 /// Below this the scale of a block would be no normal number. Products with such numbers vanish beside any others.
 const SMALLEST: f32 = 1e-33;
@@ -33,9 +34,7 @@ const LARGEST_NUMBER: i32 = FAR * LARGEST_CODE;
 /// Columns of a word.
 const WORD: usize = 4;
 /// Words of a block.
-const WORDS: usize = SUB_BLOCK / WORD;
-/// Added to a number of magnitude below 2^22, rounds it to an integer, which its lowest bits then are.
-const ROUNDER: f32 = 12_582_912.0;
+pub(super) const WORDS: usize = SUB_BLOCK / WORD;
 /// Blocks of a part of the work; less isn't worth a second thread.
 const BLOCKS_PER_PART: usize = 256;
 

@@ -24,7 +24,7 @@
 //! sums and for all their terms. One row is bound by memory; many rows by the instruction that multiplies codes, of which there are eight
 //! for 3 to 6 others that take the same units.
 
-use super::activations::{Activations, Block, Far, Terms};
+use super::activations::{Activations, Block, Far, Terms, WORDS};
 use crate::kernels::Crew;
 use crate::panels::{
     BlockScales, Offset, PanelFormat, PanelVisitor, Panels, Planes, SUB_BLOCK, Scales, head_bytes, run_bytes,
@@ -35,8 +35,6 @@ use crate::threads::Columns;
 use gannet_ops::numerics::LANES;
 use std::ops::Range;
 
-/// Registers of codes of a sub-block.
-const WORDS: usize = SUB_BLOCK / 4;
 /// Most bytes of rows that go over a part's panels together: they stay in the second cache level.
 const ROW_BYTES: usize = 384 * 1024;
 /// Parts of the work a member, so that a late member doesn't hold up the others.
