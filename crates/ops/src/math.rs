@@ -16,23 +16,41 @@ pub const ROUNDER: f32 = 12_582_912.0;
 /// The exponential; error below 2 ulp, 0 below -87.3, infinite above 88.7, NaN for NaN.
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
-    let clamped = x.clamp(-88.0, 89.0);
-    let shifted = clamped * LOG2_E + ROUNDER;
-    let n = shifted - ROUNDER;
-    let exponent = shifted.to_bits().wrapping_sub(ROUNDER.to_bits()) as i32;
-    let r = n.mul_add(-LN2_LOW, n.mul_add(-LN2_HIGH, clamped));
+    let (y, n) = exp_reduced(x, ROUNDER);
+    let n = n.wrapping_sub(ROUNDER.to_bits()) as i32;
+    // Two factors, because 2^n overflows a float's exponent before the product does.
+    let half = n >> 1;
+    let scaled = y * power_of_two(half) * power_of_two(n.wrapping_sub(half));
+    let bounded = if x < LOWEST_EXPONENT { 0.0 } else { scaled };
+    if x > 88.722_83 { f32::INFINITY } else { bounded }
+}
+
+/// As [`exp`], for numbers up to 0 and NaN alone, with less to do; softmax has no others.
+#[inline(always)]
+pub fn exp_nonpositive(x: f32) -> f32 {
+    // The lowest bits are n + 127 then, which is the field of an exponent.
+    let (y, power) = exp_reduced(x, ROUNDER + 127.0);
+    let scaled = y * f32::from_bits(power << 23);
+    if x < LOWEST_EXPONENT { 0.0 } else { scaled }
+}
+
+/// Below this an exponential is no normal number.
+const LOWEST_EXPONENT: f32 = -87.3;
+
+/// Where `x = n ln 2 + r`: the exponential of r, and the bits of `n + rounder`.
+#[inline(always)]
+fn exp_reduced(x: f32, rounder: f32) -> (f32, u32) {
+    let shifted = x.mul_add(LOG2_E, rounder);
+    let n = shifted - rounder;
+    let r = n.mul_add(-LN2_LOW, n.mul_add(-LN2_HIGH, x));
     let mut p = 1.987_569_1e-4f32;
     p = p.mul_add(r, 1.398_2e-3);
     p = p.mul_add(r, 8.333_452e-3);
     p = p.mul_add(r, 4.166_579_6e-2);
     p = p.mul_add(r, 1.666_666_5e-1);
     p = p.mul_add(r, 0.5);
-    let y = (r * r).mul_add(p, r) + 1.0;
-    // Two factors, because 2^n overflows a float's exponent before the product does.
-    let half = exponent >> 1;
-    let scaled = y * power_of_two(half) * power_of_two(exponent.wrapping_sub(half));
-    let bounded = if x < -87.3 { 0.0 } else { scaled };
-    if x > 88.722_83 { f32::INFINITY } else { bounded }
+    p = p.mul_add(r, 1.0);
+    (p.mul_add(r, 1.0), shifted.to_bits())
 }
 
 #[inline(always)]
@@ -133,6 +151,8 @@ mod tests {
     fn exponential_is_exact_to_two_ulp() {
         check("exp", exp, f64::exp, (-87.0, 88.7), 2.0);
         check("exp", exp, f64::exp, (-1.0, 1.0), 2.0);
+        check("exp_nonpositive", exp_nonpositive, f64::exp, (-87.0, 0.0), 2.0);
+        check("exp_nonpositive", exp_nonpositive, f64::exp, (-1.0, 0.0), 2.0);
     }
 
     #[test]
@@ -141,6 +161,14 @@ mod tests {
         assert_eq!(exp(f32::INFINITY), f32::INFINITY);
         assert_eq!(exp(0.0), 1.0);
         assert!(exp(f32::NAN).is_nan());
+        assert_eq!([exp(1e30), exp(-1e30), exp(-88.0)], [f32::INFINITY, 0.0, 0.0]);
+        assert_eq!([exp_nonpositive(f32::NEG_INFINITY), exp_nonpositive(-1e30)], [0.0, 0.0]);
+        assert_eq!(exp_nonpositive(0.0), 1.0);
+        // Also one whose lowest bits are set, which a shift alone would make an exponent.
+        for bits in [f32::NAN.to_bits(), 0x7fc0_01ff, 0xffff_ffff, 0x7f80_0001] {
+            assert!(exp(f32::from_bits(bits)).is_nan());
+            assert!(exp_nonpositive(f32::from_bits(bits)).is_nan());
+        }
     }
 
     #[test]

@@ -152,6 +152,19 @@ impl Isa {
     }
 }
 
+/// Asks for the line of an address, which need not be one of ours, before it is read. A hint, and none on Arm.
+#[inline(always)]
+pub(crate) fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has the instruction; it reads nothing and takes any address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
 /// Work that is compiled once a level. Implementations mark `run` and all that it calls `#[inline(always)]`.
 pub(crate) trait Kernel {
     type Output;

@@ -25,7 +25,7 @@ mod tiles;
 
 use super::pages::{LayerPages, OpenPages, Sequence};
 use super::{Crew, Scratch, grown};
-use crate::simd::{Isa, Kernel, Lanes};
+use crate::simd::{Kernel, Lanes};
 use crate::threads::Columns;
 use gannet_ops::numerics::{KEY_BLOCK, KEY_SPLIT};
 use gannet_ops::{Attention, Mask, PAGE_TOKENS, PagedLayout};
@@ -36,7 +36,7 @@ use std::ops::Range;
 const _: () = assert!(KEY_BLOCK == PAGE_TOKENS);
 
 /// Rows that share the loads of keys and values.
-const ROWS_PER_BLOCK: usize = 8;
+const ROWS_PER_BLOCK: usize = 16;
 /// A part that is more than one of so many that a member could have is cut into splits.
 const PARTS_PER_MEMBER: usize = 8;
 
@@ -113,10 +113,13 @@ pub(crate) fn attention(
         let number = block * kv_heads + out.range().start / step;
         let part = part_of(number);
         let partials = &partials[starts[number] * unit..starts[number + 1] * unit];
+        let floats = Totals::floats(&part);
         if partials.is_empty() {
-            whole(isa, &part, out, scratch);
+            let (sum, work) = scratch.floats(floats + Work::floats(&part)).split_at_mut(floats);
+            let (sum, work) = (Totals::new(sum, &part), Work::new(work, &part));
+            isa.run(Whole { part: &part, work, sum, out });
         } else {
-            let total = Totals::new(scratch.floats(Totals::floats(&part)), &part);
+            let total = Totals::new(scratch.floats(floats), &part);
             isa.run(Fold { part: &part, partials, unit, total, out });
         }
     });
@@ -165,14 +168,22 @@ fn cut_heavy_parts<'a>(
     unit
 }
 
-/// All splits of a part, one after the other.
-fn whole(isa: Isa, part: &RowHeads<'_>, out: Columns<'_, f32>, scratch: &mut Scratch) {
-    let unit = Totals::floats(part);
-    let (floats, work) = scratch.floats(2 * unit + Work::floats(part)).split_at_mut(2 * unit);
-    let (total, sum) = floats.split_at_mut(unit);
-    let work = Work::new(work, part);
-    isa.run(AddSplits { part, work, splits: part.splits(), sum: Totals::new(sum, part) });
-    isa.run(Fold { part, partials: sum, unit, total: Totals::new(total, part), out });
+/// All splits of a part, one after the other, and the result from their sums.
+struct Whole<'a, 'b> {
+    part: &'b RowHeads<'a>,
+    work: Work<'b>,
+    sum: Totals<'b>,
+    out: Columns<'b, f32>,
+}
+
+impl Kernel for Whole<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(mut self) {
+        add_splits::<L>(self.part, &mut self.work, self.part.splits(), &mut self.sum);
+        finish(self.part, &self.sum, &mut self.out);
+    }
 }
 
 /// The sums of a part over some splits.
@@ -188,12 +199,22 @@ impl Kernel for AddSplits<'_, '_> {
 
     #[inline(always)]
     fn run<L: Lanes>(mut self) {
-        self.work.load_queries(self.part);
-        self.sum.clear();
-        for split in self.splits {
-            add_split::<L>(self.part, &mut self.work, split);
-            self.sum.fold(&self.work.split);
-        }
+        add_splits::<L>(self.part, &mut self.work, self.splits, &mut self.sum);
+    }
+}
+
+#[inline(always)]
+fn add_splits<L: Lanes>(
+    part: &RowHeads<'_>,
+    work: &mut Work<'_>,
+    splits: Range<usize>,
+    sum: &mut Totals<'_>,
+) {
+    work.load_queries(part);
+    sum.clear();
+    for split in splits {
+        add_split::<L>(part, work, split);
+        sum.fold(&work.split);
     }
 }
 

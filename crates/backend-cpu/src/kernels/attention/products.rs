@@ -14,14 +14,15 @@ const QUERIES: usize = 4;
 /// Sixteens side by side where the registers hold so many sums.
 const SIXTEENS: usize = 4;
 
-/// `q . k` of each query `[queries, dim]` with each key of the block.
+/// `q . k` of each query `[queries, dim]` with the keys at `at` of the block, and with some beside them.
 #[inline(always)]
 pub(super) fn scores<L: Lanes>(
     keys: &Tile<'_>,
-    dim: usize,
+    (dim, at): (usize, Range<usize>),
     (q, scaled_q): (&[f32], &mut [f32]),
     out: &mut [[f32; KEY_BLOCK]],
 ) {
+    let sixteens = at.start / LANES..at.end.div_ceil(LANES);
     let q = match keys.scales {
         None => q,
         Some(scales) => {
@@ -30,10 +31,10 @@ pub(super) fn scores<L: Lanes>(
         }
     };
     match keys.elements {
-        Elements::F32(keys) => dots::<L, f32>(keys.as_chunks().0, dim, q, out),
-        Elements::F16(keys) => dots::<L, F16>(keys.as_chunks().0, dim, q, out),
-        Elements::Bf16(keys) => dots::<L, Bf16>(keys.as_chunks().0, dim, q, out),
-        Elements::Int8(keys) => dots::<L, Code>(keys.codes.as_chunks().0, dim, q, out),
+        Elements::F32(keys) => dots::<L, f32>(keys.as_chunks().0, (dim, sixteens), q, out),
+        Elements::F16(keys) => dots::<L, F16>(keys.as_chunks().0, (dim, sixteens), q, out),
+        Elements::Bf16(keys) => dots::<L, Bf16>(keys.as_chunks().0, (dim, sixteens), q, out),
+        Elements::Int8(keys) => dots::<L, Code>(keys.codes.as_chunks().0, (dim, sixteens), q, out),
     }
 }
 
@@ -69,28 +70,28 @@ pub(super) fn scale_weights<L: Lanes>(values: &Tile<'_>, weights: &mut [[f32; KE
 #[inline(always)]
 fn dots<L: Lanes, T: Element>(
     keys: &[[T::Bits; KEY_BLOCK]],
-    dim: usize,
+    (dim, sixteens): (usize, Range<usize>),
     q: &[f32],
     out: &mut [[f32; KEY_BLOCK]],
 ) {
     let (fours, rest) = out.as_chunks_mut::<QUERIES>();
     let done = fours.len() * QUERIES;
     for (four, q) in fours.iter_mut().zip(q.chunks_exact(QUERIES * dim)) {
-        dots_of::<L, T, QUERIES>(keys, dim, q, four);
+        dots_of::<L, T, QUERIES>(keys, (dim, sixteens.clone()), q, four);
     }
     let q = &q[done * dim..];
     match rest {
         [a, b, c] => {
             let mut three = [*a, *b, *c];
-            dots_of::<L, T, 3>(keys, dim, q, &mut three);
+            dots_of::<L, T, 3>(keys, (dim, sixteens), q, &mut three);
             [*a, *b, *c] = three;
         }
         [a, b] => {
             let mut two = [*a, *b];
-            dots_of::<L, T, 2>(keys, dim, q, &mut two);
+            dots_of::<L, T, 2>(keys, (dim, sixteens), q, &mut two);
             [*a, *b] = two;
         }
-        [a] => dots_of::<L, T, 1>(keys, dim, q, std::array::from_mut(a)),
+        [a] => dots_of::<L, T, 1>(keys, (dim, sixteens), q, std::array::from_mut(a)),
         _ => {}
     }
 }
@@ -98,14 +99,14 @@ fn dots<L: Lanes, T: Element>(
 #[inline(always)]
 fn dots_of<L: Lanes, T: Element, const COUNT: usize>(
     keys: &[[T::Bits; KEY_BLOCK]],
-    dim: usize,
+    (dim, sixteens): (usize, Range<usize>),
     q: &[f32],
     out: &mut [[f32; KEY_BLOCK]; COUNT],
 ) {
-    if L::HOLDS_SIXTEEN {
+    if L::HOLDS_SIXTEEN && sixteens.len() == SIXTEENS {
         dots_with::<L, T, COUNT, SIXTEENS>(keys, dim, q, out, 0);
     } else {
-        for sixteen in 0..KEY_BLOCK / LANES {
+        for sixteen in sixteens {
             dots_with::<L, T, COUNT, 1>(keys, dim, q, out, sixteen);
         }
     }

@@ -73,10 +73,13 @@ impl<'a> RowHeads<'a> {
     /// The places of a block that a row sees.
     #[inline(always)]
     fn places(&self, row: usize, block: usize) -> Range<usize> {
-        let seen = self.seen(row);
-        let start = block * KEY_BLOCK;
-        let place = |index: usize| index.clamp(start, start + KEY_BLOCK) - start;
-        place(seen.start)..place(seen.end)
+        places_of(self.seen(row), block)
+    }
+
+    /// The places of a block from the first to the last that any row sees.
+    #[inline(always)]
+    fn places_of_any(&self, block: usize) -> Range<usize> {
+        places_of(self.seen_by_any(), block)
     }
 
     fn queries(&self) -> usize {
@@ -90,6 +93,14 @@ impl<'a> RowHeads<'a> {
     fn padded_value(&self) -> usize {
         self.context.pages.layout.value_dim.next_multiple_of(LANES)
     }
+}
+
+/// The places of a block that indices of keys have.
+#[inline(always)]
+fn places_of(keys: Range<usize>, block: usize) -> Range<usize> {
+    let start = block * KEY_BLOCK;
+    let place = |index: usize| index.clamp(start, start + KEY_BLOCK) - start;
+    place(keys.start)..place(keys.end)
 }
 
 /// The sums of some keys for each query of a part.
@@ -214,7 +225,7 @@ pub(super) fn add_split<L: Lanes>(part: &RowHeads<'_>, work: &mut Work<'_>, spli
 fn add_block<L: Lanes>(part: &RowHeads<'_>, work: &mut Work<'_>, block: usize) {
     let Work { q, scaled_q, scores, split, key_tile: keys, value_tile: values } = work;
     let keys = key_tile::<L>(part, block, keys);
-    products::scores::<L>(&keys, part.key_dim(), (q, scaled_q), scores);
+    products::scores::<L>(&keys, (part.key_dim(), part.places_of_any(block)), (q, scaled_q), scores);
     let width = part.padded_value();
     for (place, row) in part.rows.clone().enumerate() {
         let at = part.places(row, block);
@@ -272,7 +283,7 @@ enum Pass {
     After,
 }
 
-/// Divides by the weight of all keys and of the sink.
+/// Multiplies by the share that the weights of all keys and of the sink leave.
 #[inline(always)]
 pub(super) fn finish(part: &RowHeads<'_>, totals: &Totals<'_>, out: &mut Columns<'_, f32>) {
     let (width, dim) = (part.padded_value(), part.context.pages.layout.value_dim);
@@ -282,8 +293,9 @@ pub(super) fn finish(part: &RowHeads<'_>, totals: &Totals<'_>, out: &mut Columns
             let query = place * part.group + head;
             let sink = part.context.sinks.map(|sinks| sinks[part.kv_head * part.group + head]);
             let (kept, weight) = total_weight(totals.sums[query], sink);
+            let share = kept / weight;
             for (out, total) in out.iter_mut().zip(&totals.values[query * width..][..width]) {
-                *out = total * kept / weight;
+                *out = total * share;
             }
         }
     }

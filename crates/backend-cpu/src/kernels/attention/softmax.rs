@@ -3,7 +3,7 @@
 use super::super::soft_cap::soft_capped;
 use bytemuck::{Pod, Zeroable};
 use gannet_ops::Attention;
-use gannet_ops::math::exp;
+use gannet_ops::math::exp_nonpositive;
 use gannet_ops::numerics::{KEY_BLOCK, LANES, fold};
 use std::ops::Range;
 
@@ -37,30 +37,34 @@ pub(super) fn start_block(
     at: Range<usize>,
     sums: &mut Sums,
 ) -> f32 {
-    for score in &mut block[at.clone()] {
+    // All places, seen or not: loops of one length.
+    for score in &mut *block {
         *score *= op.scale;
     }
     if let Some(cap) = op.soft_cap {
-        for score in &mut block[at.clone()] {
+        for score in &mut *block {
             *score = soft_capped(cap, *score);
         }
     }
-    block[..at.start].fill(f32::NEG_INFINITY);
-    block[at.end..].fill(f32::NEG_INFINITY);
+    if at != (0..KEY_BLOCK) {
+        block[..at.start].fill(f32::NEG_INFINITY);
+        block[at.end..].fill(f32::NEG_INFINITY);
+    }
     let sixteens = block.as_chunks_mut::<LANES>().0;
     let largest = sums.largest.max(largest(sixteens));
     let mut lanes = [0.0; LANES];
     for sixteen in sixteens {
         for (score, lane) in sixteen.iter_mut().zip(&mut lanes) {
-            *score = exp(*score - largest);
+            *score = exp_nonpositive(*score - largest);
             *lane += *score;
         }
     }
-    let kept = exp(sums.largest - largest);
+    let kept = exp_nonpositive(sums.largest - largest);
     *sums = Sums { largest, weight: sums.weight.mul_add(kept, fold(lanes)) };
     kept
 }
 
+/// The largest score, by halves as [`fold`] adds. Beside a score that is no number it may be any: that one's weight is none.
 #[inline(always)]
 fn largest(sixteens: &[[f32; LANES]]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; LANES];
@@ -69,7 +73,15 @@ fn largest(sixteens: &[[f32; LANES]]) -> f32 {
             *lane = if *score > *lane { *score } else { *lane };
         }
     }
-    lanes.into_iter().fold(f32::NEG_INFINITY, |largest, lane| if lane > largest { lane } else { largest })
+    let mut half = LANES / 2;
+    while half > 0 {
+        for lane in 0..half {
+            let other = lanes[lane + half];
+            lanes[lane] = if other > lanes[lane] { other } else { lanes[lane] };
+        }
+        half /= 2;
+    }
+    lanes[0]
 }
 
 /// Adds the sums of a split to the total's. Returns by what the values of the total and those of the split
@@ -77,7 +89,7 @@ fn largest(sixteens: &[[f32; LANES]]) -> f32 {
 #[inline(always)]
 pub(super) fn fold_split(total: &mut Sums, split: Sums) -> [f32; 2] {
     let largest = total.largest.max(split.largest);
-    let (kept, added) = (exp(total.largest - largest), exp(split.largest - largest));
+    let (kept, added) = (exp_nonpositive(total.largest - largest), exp_nonpositive(split.largest - largest));
     *total = Sums { largest, weight: split.weight.mul_add(added, total.weight * kept) };
     [kept, added]
 }
@@ -87,6 +99,6 @@ pub(super) fn fold_split(total: &mut Sums, split: Sums) -> [f32; 2] {
 pub(super) fn total_weight(total: Sums, sink: Option<f32>) -> (f32, f32) {
     let Some(sink) = sink else { return (1.0, total.weight) };
     let largest = total.largest.max(sink);
-    let kept = exp(total.largest - largest);
-    (kept, total.weight.mul_add(kept, exp(sink - largest)))
+    let kept = exp_nonpositive(total.largest - largest);
+    (kept, total.weight.mul_add(kept, exp_nonpositive(sink - largest)))
 }

@@ -30,13 +30,17 @@ use crate::panels::{
     BlockScales, Offset, PanelFormat, PanelVisitor, Panels, Planes, SUB_BLOCK, Scales, head_bytes, run_bytes,
     sub_block_bytes, visit,
 };
-use crate::simd::{CodeKernel, Dots, Isa, Lanes, REGISTER};
+use crate::simd::{CodeKernel, Dots, Isa, Lanes, REGISTER, prefetch};
 use crate::threads::Columns;
 use gannet_ops::numerics::LANES;
 use std::ops::Range;
 
 /// Most bytes of rows that go over a part's panels together: they stay in the second cache level.
 const ROW_BYTES: usize = 384 * 1024;
+/// Bytes of a line of the caches.
+const LINE: usize = 64;
+/// How many bytes ahead of a product its panels are asked for.
+const AHEAD: usize = 4096;
 /// Parts of the work a member, so that a late member doesn't hold up the others.
 const PARTS_PER_MEMBER: usize = 4;
 
@@ -214,6 +218,12 @@ impl<F: PanelFormat> PanelRows<'_, '_, F> {
             for sub_block in sub_blocks.chunks_exact(sub_block_bytes::<F>()) {
                 let Some(x) = x.next().and_then(<[_]>::first_chunk::<ROWS>) else { return };
                 let far = if FAR { far.next().and_then(<[_]>::first_chunk::<ROWS>) } else { None };
+                if ROWS > 1 {
+                    // Some rows keep the processor too busy to see in time that it will need what follows.
+                    for line in sub_block.chunks(LINE) {
+                        prefetch(line.as_ptr().wrapping_add(AHEAD));
+                    }
+                }
                 let (bytes, planes) = sub_block.split_at(F::Scales::BYTES * LANES);
                 let scales = F::Scales::read::<D>(heads, bytes);
                 let codes = codes::<F, D>(planes);
