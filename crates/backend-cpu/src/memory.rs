@@ -49,6 +49,11 @@ impl Buffer {
         self.bytes
     }
 
+    /// Bytes of a range that lie in memory, in the system's pages.
+    pub(crate) fn resident_bytes(&self, bytes: Range<usize>) -> u64 {
+        resident(&self.as_slice()[bytes]) as u64
+    }
+
     /// All of it, as numbers.
     pub(crate) fn as_slice<T: AnyBitPattern>(&self) -> &[T] {
         bytemuck::cast_slice(&self.memory[self.start..][..self.bytes])
@@ -85,6 +90,39 @@ fn give_back(memory: &mut [u8]) {
 
 #[cfg(not(target_os = "linux"))]
 fn give_back(_: &mut [u8]) {}
+
+/// Pages that the system is asked about at once.
+#[cfg(target_os = "linux")]
+const PAGES_ASKED: usize = 4096;
+
+/// Bytes of some memory that have a page; all of them where the system doesn't say.
+#[cfg(target_os = "linux")]
+fn resident(memory: &[u8]) -> usize {
+    // SAFETY: asks for a number.
+    let Ok(page) = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }) else { return memory.len() };
+    let before = memory.as_ptr().addr() % page;
+    let (start, end) = (memory.as_ptr().wrapping_sub(before), before + memory.len());
+    let mut marks = [0u8; PAGES_ASKED];
+    let mut pages = 0;
+    for first in (0..end).step_by(PAGES_ASKED * page) {
+        let length = (end - first).min(PAGES_ASKED * page);
+        // SAFETY: each page of the range holds a byte of memory of ours, and there is a mark for each; nothing else is
+        // written, and nothing of the memory read.
+        let told = unsafe {
+            libc::mincore(start.wrapping_add(first).cast_mut().cast(), length, marks.as_mut_ptr().cast())
+        };
+        if told != 0 {
+            return memory.len();
+        }
+        pages += marks[..length.div_ceil(page)].iter().filter(|mark| **mark & 1 == 1).count();
+    }
+    (pages * page).min(memory.len())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn resident(memory: &[u8]) -> usize {
+    memory.len()
+}
 
 /// Asks for huge pages under memory that starts with one. A system that has none refuses, and serves small ones.
 #[cfg(target_os = "linux")]
@@ -128,6 +166,22 @@ mod tests {
             assert!(buffer.as_slice::<u8>().iter().enumerate().all(kept), "{forgotten:?}");
             buffer.as_mut_slice::<u8>()[forgotten].fill(9);
         }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_was_touched_and_not_forgotten_is_in_memory() {
+        let bytes = 40 << 20;
+        let mut buffer = Buffer::zeroed(bytes, String::new).expect("there is memory");
+        let near = |found: u64, expected: u64| found.abs_diff(expected) <= 1 << 17;
+        assert!(near(buffer.resident_bytes(0..bytes), 0));
+        let touched = 10 << 20..33 << 20;
+        buffer.as_mut_slice::<u8>()[touched.clone()].fill(1);
+        assert!(near(buffer.resident_bytes(0..bytes), 23 << 20));
+        assert_eq!(buffer.resident_bytes(touched), 23 << 20);
+        buffer.forget(20 << 20..bytes);
+        assert!(near(buffer.resident_bytes(0..bytes), 10 << 20));
+        assert_eq!(buffer.resident_bytes(5..5), 0);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use gannet_ops::sampling::History;
 use gannet_ops::step::Steps;
 use gannet_ops::{
     Budget, DeviceError, GroupId, PageId, PagedLayout, Program, RecurrentBank, SamplerSlot, SnapshotId,
-    State, StateEntry, StateId, StateLayout, StepId,
+    State, StateBytes, StateEntry, StateId, StateLayout, StepId,
 };
 use std::any::Any;
 use std::sync::Arc;
@@ -182,8 +182,9 @@ impl State for CudaState {
         Ok(())
     }
 
-    fn bytes(&self) -> u64 {
-        self.groups.iter().map(|pool| pool.buffer.bytes() as u64).sum()
+    fn bytes(&self) -> StateBytes {
+        let pages = self.groups.iter().map(|pool| pool.buffer.bytes() as u64).sum();
+        StateBytes { pages, ..StateBytes::default() }
     }
 
     fn as_any(&self) -> &dyn Any {

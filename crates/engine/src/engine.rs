@@ -363,6 +363,8 @@ impl Engine {
                 self.cancel(id, FinishReason::Cancelled);
             }
             Command::Truncate(id, tokens) => self.truncate(id, tokens),
+            // Who has stopped waiting for it doesn't need it.
+            Command::Measure(answer) => _ = answer.send(self.runner.bytes()),
         }
     }
 
@@ -427,7 +429,7 @@ impl Engine {
     fn give_up(&mut self, why: &str) {
         let arrived = self.inbox.try_iter().filter_map(|command| match command {
             Command::Submit(sequence) => Some(*sequence),
-            Command::Cancel(_) | Command::Truncate(..) => None,
+            Command::Cancel(_) | Command::Truncate(..) | Command::Measure(_) => None,
         });
         let mut all: Vec<Sequence> = arrived.collect();
         all.extend(self.running.drain(..).map(|running| running.sequence));

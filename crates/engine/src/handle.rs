@@ -3,10 +3,10 @@
 use crate::alarm::Alarm;
 use crate::embedding::Goal;
 use crate::request::{Request, RequestId};
-use crate::runner::{Pooling, Runner};
+use crate::runner::{Pooling, Runner, RunnerBytes};
 use crate::sequence::Sequence;
 use crate::stats::{Clock, EngineStats, QueuePlace, SharedStats};
-use crossbeam_channel::{Sender, TrySendError};
+use crossbeam_channel::{Sender, TrySendError, bounded};
 use gannet_ops::sampling::SamplingError;
 use std::fmt;
 use std::sync::Arc;
@@ -22,6 +22,8 @@ pub(crate) enum Command {
     Cancel(RequestId),
     /// End the request after so many tokens, those of the prompt included.
     Truncate(RequestId, usize),
+    /// Say what lies in memory.
+    Measure(Sender<RunnerBytes>),
 }
 
 /// The way into an engine; the engine stops when the last copy is dropped.
@@ -164,6 +166,16 @@ impl EngineHandle {
     /// What the engine has done and does.
     pub fn stats(&self) -> EngineStats {
         self.stats.read()
+    }
+
+    /// What lies in memory of the plan and its state. Waits for the step in progress, so it is for threads that may.
+    ///
+    /// # Errors
+    /// The engine has too much to hear, or has stopped.
+    pub fn measure(&self) -> Result<RunnerBytes, SubmitError> {
+        let (sender, answer) = bounded(1);
+        self.send(Command::Measure(sender))?;
+        answer.recv().map_err(|_| SubmitError::Stopped)
     }
 
     /// A waiting request's place in the queue; none where it waits no more, or the engine has not looked at it yet.

@@ -36,6 +36,6 @@ pub use evaluate::{EvaluateError, evaluate};
 pub use handle::{EngineHandle, LOGPROBS_MAX, SubmitError};
 pub use numerics::NumericsId;
 pub use request::{Event, FinishReason, Request, RequestId, Sink, Usage};
-pub use runner::{MajorFaults, Pooling, Runner};
+pub use runner::{MajorFaults, Pooling, Runner, RunnerBytes};
 pub use state::{PageCounts, PageKind, PagesByKind, PrefixCounters, PrefixEvent, PrefixFollower, budget};
 pub use stats::{EngineStats, Phases, QueuePlace, Timings};

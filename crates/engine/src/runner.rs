@@ -2,8 +2,8 @@
 
 use crate::{NumericsId, PrefixFollower};
 use gannet_ops::{
-    Batch, Budget, DeviceError, Interrupter, OutputKind, Plan, Program, SampleRows, State, StateLayout,
-    StepId, StepOutput,
+    Batch, Budget, DeviceError, Interrupter, OutputKind, Plan, PlanBytes, Program, SampleRows, State,
+    StateBytes, StateLayout, StepId, StepOutput,
 };
 use std::sync::Arc;
 
@@ -33,6 +33,15 @@ pub struct Runner {
     pub prefix_follower: Option<PrefixFollower>,
 }
 
+/// Bytes in memory of a runner, weights aside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunnerBytes {
+    /// Of its plan.
+    pub plan: PlanBytes,
+    /// Of its sequences and of the prefix cache.
+    pub state: StateBytes,
+}
+
 /// Counts the process's major page faults.
 pub type MajorFaults = Box<dyn FnMut() -> Option<u64> + Send>;
 
@@ -57,6 +66,11 @@ impl Pooling {
 }
 
 impl Runner {
+    /// What lies in memory.
+    pub fn bytes(&self) -> RunnerBytes {
+        RunnerBytes { plan: self.plan.bytes(), state: self.state.bytes() }
+    }
+
     /// Submits a step; its draws follow.
     pub(crate) fn submit(&mut self, batch: &Batch) -> Result<StepId, DeviceError> {
         self.plan.submit(batch, self.state.as_mut())

@@ -11,7 +11,8 @@
 
 use crate::LoadError;
 use crate::machine::available_bytes;
-use gannet_engine::Lender;
+use gannet_engine::{Lender, RunnerBytes};
+use gannet_ops::{PlanBytes, StateBytes};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -79,6 +80,32 @@ impl MemoryUse {
     pub fn with(mut self, class: MemoryClass, bytes: u64) -> Self {
         self.0[class as usize] = bytes;
         self
+    }
+
+    /// With the bytes of a state.
+    #[must_use]
+    pub fn with_state(self, bytes: &StateBytes) -> Self {
+        let StateBytes { pages, slots, candidates, snapshots } = *bytes;
+        self.with(MemoryClass::Pages, pages)
+            .with(MemoryClass::Slots, slots)
+            .with(MemoryClass::Candidates, candidates)
+            .with(MemoryClass::Snapshots, snapshots)
+    }
+
+    /// What lies in memory of a model: its weights, and what its runner says of itself.
+    pub fn of_runner(weights: u64, runner: &RunnerBytes) -> Self {
+        let RunnerBytes { plan: PlanBytes { scratch, graphs }, state } = runner;
+        Self::default()
+            .with(MemoryClass::Weights, weights)
+            .with_state(state)
+            .with(MemoryClass::Scratch, *scratch)
+            .with(MemoryClass::Graphs, *graphs)
+    }
+
+    /// With what a process has taken beyond all classes as the margin.
+    #[must_use]
+    pub fn with_rest_of(self, process_bytes: u64) -> Self {
+        self.with(MemoryClass::Margin, process_bytes.saturating_sub(self.total()))
     }
 
     /// Bytes of all classes.

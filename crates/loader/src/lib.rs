@@ -54,6 +54,8 @@ pub struct LoadOptions {
     pub force_context: bool,
     /// What the model is to make.
     pub purpose: Purpose,
+    /// Rows of each sequence that a step may draft; 0 where nothing drafts.
+    pub drafts: u32,
 }
 
 /// What a model is loaded for.
@@ -91,21 +93,12 @@ pub struct Loaded {
     pub runner: Runner,
     /// What its memory is planned for.
     pub memory: MemoryPlan,
-    /// What the backend has taken for it.
-    pub taken: Taken,
+    /// Bytes of its weights in the device's arrangement.
+    pub weight_bytes: u64,
     /// Its part of the process's memory, which is free again when this is dropped.
     pub grant: Grant,
     /// Tensors of the checkpoint that the program doesn't read, by name.
     pub unused: Vec<String>,
-}
-
-/// Bytes that a backend has taken for a model, as it counts them itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
-    /// Weights in the device's arrangement.
-    pub weights: u64,
-    /// Pages, recurrent slots and snapshots.
-    pub state: u64,
 }
 
 /// An engine on its own thread.
@@ -165,11 +158,11 @@ pub fn load_within(
     machine::heap::give_back();
     let state = backend.allocate(&program.state, &memory.budget)?;
     let plan = backend.compile(&program, &uploaded, &memory.limits())?;
-    let taken = Taken { weights: uploaded.bytes(), state: state.bytes() };
+    let weight_bytes = uploaded.bytes();
     let numerics_id = numerics::numerics_id(&checkpoint, &program, backend);
     let runner = memory.runner(plan, state, (&program, numerics_id), &model);
     let unused = weights.unused().into_iter().map(str::to_owned).collect();
-    Ok(Loaded { model, text, program, runner, memory, taken, grant, unused })
+    Ok(Loaded { model, text, program, runner, memory, weight_bytes, grant, unused })
 }
 
 /// Bytes that a backend has for models: those of its device, or those of the machine.

@@ -10,7 +10,7 @@ use gannet_engine::budget::{self, Wish};
 use gannet_engine::{MajorFaults, NumericsId, Pooling, Runner};
 use gannet_formats::Checkpoint;
 use gannet_model::{Model, ProgramOptions};
-use gannet_ops::{BatchLimits, Budget, KvFormat, Plan, Program, Rollback, State, StateLayout};
+use gannet_ops::{BatchLimits, Budget, KvFormat, Plan, Program, Rollback, State};
 use gannet_tensor::Format;
 use std::collections::HashMap;
 
@@ -60,6 +60,8 @@ pub(crate) struct Wanted {
     /// Where the context doesn't fit for all of them, half as many are taken.
     fewer_sequences: bool,
     kv_format: KvFormat,
+    /// Rows of each sequence that a step may draft.
+    drafts: u32,
     /// Bytes that may be taken, at most.
     memory: Option<u64>,
 }
@@ -88,6 +90,7 @@ impl Wanted {
             sequences,
             fewer_sequences: options.fewer_sequences,
             kv_format: options.kv_format.unwrap_or_else(|| kv_format_for(checkpoint)),
+            drafts: options.drafts,
             memory: options.memory,
         })
     }
@@ -155,12 +158,13 @@ impl MemoryPlan {
             depth: 1,
             sequences: slots,
             snapshots: SNAPSHOTS * slots,
+            drafts: wanted.drafts,
         };
         let fitting = budget::largest_context(&program.state, &wish, left);
         let is_refused = if wanted.context_is_asked { fitting < wanted.context } else { fitting == 0 };
         let context = if is_refused { wanted.context } else { fitting };
         let budget = budget::for_wish(&program.state, &Wish { context, ..wish });
-        let memory = with_state(fixed, &program.state, &budget);
+        let memory = fixed.with_state(&budget::bytes(&program.state, &budget));
         if is_refused {
             return Err(LoadError::OutOfMemory { memory, context, sequences, available: available_bytes });
         }
@@ -229,18 +233,6 @@ fn scratch_bytes(program: &Program, step_rows: usize, sequences: usize) -> u64 {
     let vocabulary = program.state.sampler.map_or(0, |sampler| sampler.vocabulary);
     let kept = (sequences as u64).saturating_mul((vocabulary * size_of::<f32>()) as u64);
     program.peak_value_bytes(step_rows, sequences).saturating_add(kept)
-}
-
-/// With the bytes that state takes, by what it is for.
-fn with_state(memory: MemoryUse, layout: &StateLayout, budget: &Budget) -> MemoryUse {
-    let nothing = Budget { pages: vec![0; budget.pages.len()], ..Budget::default() };
-    let of = |part: Budget| budget::bytes(layout, &part);
-    let (pages, recurrent_slots, snapshots) =
-        (budget.pages.clone(), budget.recurrent_slots, budget.snapshots);
-    memory
-        .with(MemoryClass::Pages, of(Budget { pages, ..nothing.clone() }))
-        .with(MemoryClass::Slots, of(Budget { recurrent_slots, ..nothing.clone() }))
-        .with(MemoryClass::Snapshots, of(Budget { snapshots, ..nothing }))
 }
 
 fn check_context(asked: usize, limit: usize) -> Result<(), LoadError> {

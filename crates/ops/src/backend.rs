@@ -87,6 +87,39 @@ pub trait Plan: Send {
 
     /// A handle for another thread, to give up the running step between two ops.
     fn interrupter(&self) -> Interrupter;
+
+    /// What lies in memory of it, weights aside; as [`State::bytes`].
+    fn bytes(&self) -> PlanBytes;
+}
+
+/// Bytes of a plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlanBytes {
+    /// Values of steps.
+    pub scratch: u64,
+    /// Captured graphs.
+    pub graphs: u64,
+}
+
+/// Bytes of a state, by what they are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateBytes {
+    /// Keys and values.
+    pub pages: u64,
+    /// Banks of recurrent slots.
+    pub slots: u64,
+    /// What drafted rows left whose fate is not decided.
+    pub candidates: u64,
+    /// Recurrent snapshots.
+    pub snapshots: u64,
+}
+
+impl StateBytes {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        let Self { pages, slots, candidates, snapshots } = *self;
+        [slots, candidates, snapshots].into_iter().fold(pages, u64::saturating_add)
+    }
 }
 
 /// When a node ran, from the step's beginning.
@@ -128,8 +161,8 @@ pub trait State: Any + Send {
     /// Starts a sampling history: the tokens of the prompt, those generated so far, and what the last draw left.
     fn start_history(&mut self, slot: SamplerSlot, history: History) -> Result<(), DeviceError>;
 
-    /// Bytes of memory that it holds.
-    fn bytes(&self) -> u64;
+    /// What lies in memory of it. Where the system gives memory when it is first touched, that is what was touched.
+    fn bytes(&self) -> StateBytes;
 
     /// For the backend that made it.
     fn as_any(&self) -> &dyn Any;
@@ -149,6 +182,10 @@ pub struct Budget {
     pub snapshots: u32,
     /// Sampling histories.
     pub sampler_slots: u32,
+    /// Sequences, over all steps in flight, whose rows may fall; 0 where nothing drafts.
+    pub candidates: u32,
+    /// Rows of each of them in a step, the first included that stands in any case.
+    pub candidate_rows: u32,
 }
 
 /// The largest batch that a plan is asked for.

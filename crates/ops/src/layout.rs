@@ -197,6 +197,20 @@ impl RecurrentLayout {
         let window = (self.conv.kernel - 1) * self.conv.channels;
         (window, self.state.value_heads * self.state.key_dim * self.state.value_dim)
     }
+
+    /// Elements that are kept of so many rows, some of which may fall: the state before them and after each, or, for a
+    /// replay, the window before them and the inputs of each: those of the convolution, and k, v and two gates a value
+    /// head. q, k and v together are the convolution's channels, so that k and v are fewer than these.
+    pub fn candidate_elements(&self, rows: usize) -> usize {
+        let (window, matrices) = self.elements();
+        if rows == 0 {
+            return 0;
+        }
+        match self.rollback {
+            Rollback::Candidates => (1 + rows) * (window + matrices),
+            Rollback::Replay => window + rows * 2 * (self.conv.channels + self.state.value_heads),
+        }
+    }
 }
 
 impl StateLayout {
@@ -218,6 +232,15 @@ impl StateLayout {
                 let (window, matrices) = recurrent.elements();
                 (window + matrices) * size_of::<f32>()
             }
+        };
+        self.entries.iter().map(bytes).sum()
+    }
+
+    /// Bytes that so many rows of one sequence, some of which may fall, leave over all layers until it is known which stand.
+    pub fn candidate_bytes(&self, rows: usize) -> usize {
+        let bytes = |entry: &StateEntry| match entry {
+            StateEntry::Paged(_) => 0,
+            StateEntry::Recurrent(recurrent) => recurrent.candidate_elements(rows) * size_of::<f32>(),
         };
         self.entries.iter().map(bytes).sum()
     }

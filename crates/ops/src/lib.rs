@@ -27,7 +27,7 @@ mod weights;
 
 pub use backend::{
     Backend, BatchLimits, Budget, DeviceError, Interrupter, NodeObserver, NodeTime, OutputResult, Plan,
-    SampleRows, State, StepOutput, TokenLogprobs,
+    PlanBytes, SampleRows, State, StateBytes, StepOutput, TokenLogprobs,
 };
 pub use batch::{
     Batch, BatchError, Handed, Length, Output, PageTable, RecurrentBank, RecurrentUse, RecurrentWrite, Row,

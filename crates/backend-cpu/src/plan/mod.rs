@@ -16,8 +16,8 @@ use crate::weights::{CpuWeights, Weight};
 use gannet_ops::sampling::{Drawer, Workspace};
 use gannet_ops::step::PendingStep;
 use gannet_ops::{
-    Batch, BatchLimits, DeviceError, Interrupter, NodeObserver, NodeTime, Op, Plan, Program, RopeTable,
-    SampleRows, State, StateEntry, StepId, StepOutput, WeightRole, Weights, verify,
+    Batch, BatchLimits, DeviceError, Interrupter, NodeObserver, NodeTime, Op, Plan, PlanBytes, Program,
+    RopeTable, SampleRows, State, StateEntry, StepId, StepOutput, WeightRole, Weights, verify,
 };
 use run::{Run, Space};
 use std::collections::HashMap;
@@ -218,6 +218,11 @@ impl Plan for CpuPlan {
 
     fn interrupter(&self) -> Interrupter {
         self.interrupter.clone()
+    }
+
+    fn bytes(&self) -> PlanBytes {
+        let kept = self.pending.values().chain(&self.spare).map(|step| step.values.bytes());
+        PlanBytes { scratch: self.values.bytes() + kept.sum::<u64>(), graphs: 0 }
     }
 }
 

@@ -51,6 +51,11 @@ impl Values {
         })
     }
 
+    /// Bytes in memory.
+    pub(super) fn bytes(&self) -> u64 {
+        self.buffers.iter().map(|buffer| buffer.resident_bytes(0..buffer.bytes())).sum()
+    }
+
     pub(super) fn of(&self, id: ValueId) -> Value {
         self.types[id.0 as usize]
     }
@@ -147,6 +152,11 @@ pub(super) struct KeptValues {
 }
 
 impl KeptValues {
+    /// Bytes of its numbers.
+    pub(super) fn bytes(&self) -> u64 {
+        self.numbers.iter().map(|(_, _, numbers)| size_of_val(&numbers[..]) as u64).sum()
+    }
+
     /// Keeps what the nodes from [`Program::sampling_start`] on read, and what the program returns of ids.
     pub(super) fn keep(&mut self, program: &Program, batch: &Batch, values: &Values) {
         self.ids.iter_mut().for_each(|(_, ids)| ids.clear());

@@ -11,7 +11,7 @@ use gannet_ops::sampling::History;
 use gannet_ops::step::Steps;
 use gannet_ops::{
     Budget, CaptureId, DeviceError, GroupId, PageId, Program, RecurrentBank, SamplerSlot, SnapshotId, State,
-    StateEntry, StateLayout, StepId,
+    StateBytes, StateEntry, StateLayout, StepId,
 };
 use std::any::Any;
 use std::sync::Arc;
@@ -158,9 +158,14 @@ impl State for CpuState {
         Ok(())
     }
 
-    fn bytes(&self) -> u64 {
-        let recurrent: usize = self.slots.iter().flatten().map(Slots::bytes).sum();
-        (self.pools.bytes() + recurrent) as u64
+    fn bytes(&self) -> StateBytes {
+        let drafts = self.steps.kept().flat_map(|kept| &kept.drafts);
+        let candidates = drafts.map(Draft::bytes).sum();
+        let mut bytes = StateBytes { pages: self.pools.bytes(), candidates, ..StateBytes::default() };
+        for (banks, snapshots) in self.slots.iter().flatten().map(Slots::bytes) {
+            (bytes.slots, bytes.snapshots) = (bytes.slots + banks, bytes.snapshots + snapshots);
+        }
+        bytes
     }
 
     fn as_any(&self) -> &dyn Any {

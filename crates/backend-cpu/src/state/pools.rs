@@ -162,8 +162,9 @@ impl Pools {
         Ok(())
     }
 
-    pub(crate) fn bytes(&self) -> usize {
-        self.groups.iter().map(|pool| pool.buffer.bytes()).sum()
+    /// Bytes in memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.groups.iter().map(|pool| pool.buffer.resident_bytes(0..pool.buffer.bytes())).sum()
     }
 
     fn place(&self, state: StateId) -> &Layer {

@@ -41,6 +41,17 @@ pub(crate) enum DraftInputs {
     Delta { rule: DeltaRule, k: Vec<f32>, v: Vec<f32>, g: Vec<f32>, b: Vec<f32> },
 }
 
+impl Draft {
+    /// Bytes of its inputs.
+    pub(crate) fn bytes(&self) -> u64 {
+        let elements = match &self.inputs {
+            DraftInputs::Window(inputs) => inputs.len(),
+            DraftInputs::Delta { k, v, g, b, .. } => k.len() + v.len() + g.len() + b.len(),
+        };
+        (elements * size_of::<f32>()) as u64
+    }
+}
+
 impl Slots {
     pub(crate) fn new(layout: &RecurrentLayout, slots: u32, snapshots: u32) -> Result<Self, DeviceError> {
         let (window, matrices) = layout.elements();
@@ -55,8 +66,10 @@ impl Slots {
         &self.layout
     }
 
-    pub(crate) fn bytes(&self) -> usize {
-        self.units.bytes()
+    /// Bytes in memory: of banks and of snapshots.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        let banks = 2 * self.slots * self.unit_elements() * size_of::<f32>();
+        (self.units.resident_bytes(0..banks), self.units.resident_bytes(banks..self.units.bytes()))
     }
 
     /// The window that a sequence starts from.

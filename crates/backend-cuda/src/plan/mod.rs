@@ -27,7 +27,7 @@ use gannet_ops::sampling::{Drawer, SampleRow, Workspace};
 use gannet_ops::step::PendingStep;
 use gannet_ops::{
     Batch, BatchLimits, DeviceError, Element, InputKind, Interrupter, Node, NodeObserver, NodeTime, Op,
-    OutputKind, Plan, Program, Rows, SampleRows, State, StateEntry, StateId, StepId, StepOutput, TokenSource,
+    OutputKind, Plan, PlanBytes, Program, Rows, SampleRows, State, StateEntry, StateId, StepId, StepOutput, TokenSource,
     ValueId, Weights, verify,
 };
 use kept::Kept;
@@ -367,6 +367,12 @@ impl Plan for CudaPlan {
 
     fn interrupter(&self) -> Interrupter {
         self.interrupter.clone()
+    }
+
+    fn bytes(&self) -> PlanBytes {
+        let own = [&self.lists, &self.rounded, &self.partials];
+        let scratch = self.values.buffers.iter().chain(own).map(|buffer| buffer.bytes() as u64).sum();
+        PlanBytes { scratch, graphs: 0 }
     }
 }
 

@@ -110,8 +110,19 @@ fn tokenizer_end_tokens_and_template_are_described() {
 fn a_loaded_model_takes_what_was_planned() {
     let words = ["inspect", &golden("qwen3"), "--json", "--memory", "--load", "--max-sequences", "3"];
     let memory = &gannet(&words).json()["memory"];
-    assert_eq!(memory["measured"]["state_bytes"], memory["state_bytes"]);
-    assert!(memory["measured"]["weight_bytes"].as_u64().unwrap() > 0);
+    let of = |facts: &serde_json::Value, class: &str| {
+        let found = facts["classes"].as_array().unwrap().iter().find(|facts| facts["class"] == class);
+        found.map_or(0, |facts| facts["bytes"].as_u64().unwrap())
+    };
+    let measured = &memory["measured"];
+    assert!(of(measured, "weights") > 0 && of(measured, "scratch") > 0);
+    // Three prompts of a page each.
+    let page = of(memory, "pages") / (3 * 512 / 64);
+    assert!((3 * page..=of(memory, "pages")).contains(&of(measured, "pages")), "{memory}");
+    let text = gannet(&["inspect", &golden("qwen3"), "--memory", "--load"]).succeeded();
+    for part in ["  weights", "  pages", "  scratch", "  margin", "  in all", ", measured "] {
+        assert!(text.contains(part), "{part:?} is not in {text}");
+    }
     let one = gannet(&["inspect", &golden("qwen3"), "--json"]).json();
     assert_eq!(memory["state_bytes"].as_u64().unwrap(), 3 * one["memory"]["state_bytes"].as_u64().unwrap());
 }

@@ -1,6 +1,6 @@
 //! From a context length to numbers of pages and bytes.
 
-use gannet_ops::{Budget, GroupId, PAGE_TOKENS, PageLifetime, StateLayout};
+use gannet_ops::{Budget, GroupId, PAGE_TOKENS, PageLifetime, StateBytes, StateLayout};
 
 /// Windows that the prefix cache has room for, for each sequence: the end of what stands before a chat's messages, and that
 /// of its last turn.
@@ -19,6 +19,8 @@ pub struct Wish {
     pub sequences: u32,
     /// Recurrent snapshots of the prefix cache, where the model has recurrent state.
     pub snapshots: u32,
+    /// Rows of each sequence that a step may draft; 0 where nothing drafts.
+    pub drafts: u32,
 }
 
 /// The state that a wish needs.
@@ -41,27 +43,46 @@ pub fn for_wish(layout: &StateLayout, wish: &Wish) -> Budget {
         };
         (tokens.div_ceil(PAGE_TOKENS) as u32).saturating_mul(wish.sequences)
     };
+    // The row before the drafts is one of those whose states wait.
+    let (candidates, candidate_rows) = match wish.drafts {
+        drafts if drafts > 0 && layout.is_recurrent() => {
+            (wish.sequences.saturating_mul(wish.depth as u32), drafts.saturating_add(1))
+        }
+        _ => (0, 0),
+    };
     Budget {
         pages: layout.groups.iter().map(|group| pages(group.lifetime)).collect(),
         recurrent_slots: if layout.is_recurrent() { wish.sequences } else { 0 },
+        candidates,
+        candidate_rows,
         snapshots,
         sampler_slots: if layout.sampler.is_some() { wish.sequences } else { 0 },
     }
 }
 
-/// Bytes of the state that a budget allocates.
-pub fn bytes(layout: &StateLayout, budget: &Budget) -> u64 {
-    let of_group =
-        |(group, pages): (usize, &u32)| layout.page_bytes(GroupId(group as u32)) as u64 * u64::from(*pages);
-    let paged: u64 = budget.pages.iter().enumerate().map(of_group).sum();
-    let banks = 2 * u64::from(budget.recurrent_slots) + u64::from(budget.snapshots);
-    paged + layout.recurrent_bytes() as u64 * banks
+/// Bytes of the state that a budget is for, by what they are for.
+pub fn bytes(layout: &StateLayout, budget: &Budget) -> StateBytes {
+    let of_group = |(group, pages): (usize, &u32)| {
+        (layout.page_bytes(GroupId(group as u32)) as u64).saturating_mul(u64::from(*pages))
+    };
+    let units = |bytes: usize, units: u64| (bytes as u64).saturating_mul(units);
+    let bank = layout.recurrent_bytes();
+    StateBytes {
+        pages: budget.pages.iter().enumerate().map(of_group).fold(0, u64::saturating_add),
+        slots: units(bank, 2 * u64::from(budget.recurrent_slots)),
+        candidates: units(
+            layout.candidate_bytes(budget.candidate_rows as usize),
+            u64::from(budget.candidates),
+        ),
+        snapshots: units(bank, u64::from(budget.snapshots)),
+    }
 }
 
 /// The longest context, at most that of the wish and in whole pages below it, whose state fits into `available`
 /// bytes; 0 where none does.
 pub fn largest_context(layout: &StateLayout, wish: &Wish, available: u64) -> usize {
-    let fits = |context: usize| bytes(layout, &for_wish(layout, &Wish { context, ..*wish })) <= available;
+    let fits =
+        |context: usize| bytes(layout, &for_wish(layout, &Wish { context, ..*wish })).total() <= available;
     if fits(wish.context) {
         return wish.context;
     }

@@ -114,7 +114,7 @@ impl WeightSource for ToyWeights {
 
 /// A runner with the memory of one sequence of `context` tokens.
 pub(crate) fn runner(context: usize, step_rows: usize) -> Runner {
-    let wish = budget::Wish { context, step_rows, depth: 1, sequences: 1, snapshots: 0 };
+    let wish = budget::Wish { context, step_rows, depth: 1, sequences: 1, snapshots: 0, drafts: 0 };
     runner_with(budget::for_wish(&layout(), &wish), context, step_rows)
 }
 

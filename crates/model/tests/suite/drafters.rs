@@ -161,6 +161,7 @@ impl Device {
             recurrent_slots: 1,
             snapshots: 0,
             sampler_slots: 1,
+            ..Budget::default()
         };
         let limits = BatchLimits { rows: 64, sequences: 1, outputs: 64, context: 64 };
         let plan = |program| backend.compile(program, &weights, &limits).unwrap();

@@ -47,7 +47,7 @@ fn rotated(table: RopeTable, positions: &[u32]) -> Vec<Vec<f32>> {
     let program = b.finish();
     let backend = ReferenceBackend::new();
     let weights = backend.upload(&Halves(head_dim), &program.weights).unwrap();
-    let budget = Budget { pages: vec![], recurrent_slots: 0, snapshots: 0, sampler_slots: 0 };
+    let budget = Budget::default();
     let mut state = backend.allocate(&program.state, &budget).unwrap();
     let rows = positions.len();
     let limits = BatchLimits { rows, sequences: 1, outputs: rows, context: rows };

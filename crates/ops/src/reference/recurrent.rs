@@ -28,6 +28,14 @@ pub(super) struct DeltaRow {
 }
 
 impl Advance {
+    /// Elements of its inputs.
+    pub(super) fn elements(&self) -> usize {
+        match self {
+            Advance::Slide(inputs) => inputs.len(),
+            Advance::Delta(row) => row.k.len() + row.v.len() + row.g.len() + row.b.len(),
+        }
+    }
+
     pub(super) fn apply(&self, state: &mut [f32]) {
         match self {
             Advance::Slide(inputs) => slide(state, inputs),

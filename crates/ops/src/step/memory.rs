@@ -91,6 +91,11 @@ impl<K> Steps<K> {
         self.last.iter_mut().find(|step| step.id == id).ok_or_else(|| forgotten(id))
     }
 
+    /// What the backend keeps of each.
+    pub fn kept(&self) -> impl Iterator<Item = &K> {
+        self.last.iter().map(|step| &step.kept)
+    }
+
     /// The token that an output of a step sampled.
     pub fn token(&self, id: StepId, output: u32) -> Result<TokenId, DeviceError> {
         let token = self.sampled(id)?.tokens.get(output as usize).copied().flatten();

@@ -55,6 +55,7 @@ impl Stepper {
             recurrent_slots: HOMES,
             snapshots: 2,
             sampler_slots: HOMES,
+            ..Budget::default()
         };
         let state = backend.allocate(&layout, &budget).expect("the state can be allocated");
         let compile = |program: &Program| {

@@ -4,13 +4,16 @@ use crate::arguments::DeviceArguments;
 use crate::backend::BackendName;
 use crate::failure::Failure;
 use crate::quantity::{bytes, entry};
+use crossbeam_channel::unbounded;
+use gannet_engine::{EngineOptions, Event, FinishReason, Request, Runner, RunnerBytes};
 use gannet_formats::Checkpoint;
 use gannet_loader::machine::Process;
-use gannet_loader::{LoadError, LoadOptions, MemoryClass, MemoryPlan, MemoryUse, Taken};
+use gannet_loader::{LoadError, LoadOptions, Loaded, MemoryClass, MemoryPlan, MemoryUse, Running};
 use gannet_model::Model;
-use gannet_ops::KvFormat;
+use gannet_ops::{KvFormat, TokenId};
 use serde::{Serialize, Serializer};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The memory of a model that runs.
 #[derive(Debug, Serialize)]
@@ -26,7 +29,7 @@ pub(crate) struct MemoryFacts {
     classes: Vec<ClassFacts>,
     total_bytes: u64,
     available_bytes: u64,
-    /// What the model has taken, where it was loaded.
+    /// What lies in memory of the model, where it was loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     measured: Option<MeasuredFacts>,
     /// How keys and values are kept; what was asked for, or F16, where nothing was planned.
@@ -34,22 +37,25 @@ pub(crate) struct MemoryFacts {
     pub(crate) kv_format: KvFormat,
 }
 
-/// What a loaded model has taken.
+/// What a model that has answered lies in memory with.
 #[derive(Debug, Serialize)]
 struct MeasuredFacts {
-    /// Of weights, in the backend's arrangement.
-    weight_bytes: u64,
-    /// Of keys, values and other state; a part that was never touched is in no memory yet.
-    state_bytes: u64,
+    /// Of each class that has any; a part that was never touched is in no memory yet.
+    classes: Vec<ClassFacts>,
     /// By how much the process's own memory grew; null where the system doesn't say.
     resident_bytes: Option<u64>,
 }
 
-/// The planned bytes of one class.
+/// The bytes of one class.
 #[derive(Debug, Serialize)]
 struct ClassFacts {
     class: &'static str,
     bytes: u64,
+}
+
+fn class_facts(memory: &MemoryUse) -> Vec<ClassFacts> {
+    let facts = |class: MemoryClass| ClassFacts { class: class.name(), bytes: memory.of(class) };
+    MemoryClass::ALL.into_iter().map(facts).filter(|facts| facts.bytes > 0).collect()
 }
 
 impl MemoryFacts {
@@ -70,13 +76,12 @@ impl MemoryFacts {
 
     fn new(memory: MemoryUse, context: usize, available_bytes: u64, kv_format: KvFormat) -> Self {
         let state = [MemoryClass::Pages, MemoryClass::Slots, MemoryClass::Candidates, MemoryClass::Snapshots];
-        let facts = |class: MemoryClass| ClassFacts { class: class.name(), bytes: memory.of(class) };
         Self {
             context,
             weight_bytes: memory.of(MemoryClass::Weights),
             state_bytes: state.into_iter().map(|class| memory.of(class)).fold(0, u64::saturating_add),
             scratch_bytes: memory.of(MemoryClass::Scratch),
-            classes: MemoryClass::ALL.into_iter().map(facts).filter(|facts| facts.bytes > 0).collect(),
+            classes: class_facts(&memory),
             total_bytes: memory.total(),
             available_bytes,
             measured: None,
@@ -84,21 +89,22 @@ impl MemoryFacts {
         }
     }
 
-    /// Loads the model and looks at what it takes.
+    /// Loads the model, lets each of its sequences answer, and looks at what lies in memory then.
     pub(crate) fn measured(self, path: &Path, options: &LoadOptions) -> Result<Self, Failure> {
         let device =
             DeviceArguments { backend: BackendName::Cpu, threads: None, activations: None, cpu_isa: None };
         let backend = device.open()?;
         let before = Process::measure();
-        let loaded = gannet_loader::load(path, backend.as_ref(), options, &|_| ())?;
+        let Loaded { runner, memory, weight_bytes, .. } =
+            gannet_loader::load(path, backend.as_ref(), options, &|_| ())?;
+        let runner = answer(runner, memory.sequences)?;
         let grown = before
             .zip(Process::measure())
             .map(|(before, now)| now.own_bytes.saturating_sub(before.own_bytes));
-        let Taken { weights: weight_bytes, state: state_bytes } = loaded.taken;
-        Ok(Self {
-            measured: Some(MeasuredFacts { weight_bytes, state_bytes, resident_bytes: grown }),
-            ..self
-        })
+        let taken = MemoryUse::of_runner(weight_bytes, &runner);
+        let taken = grown.map_or(taken, |bytes| taken.with_rest_of(bytes));
+        let measured = MeasuredFacts { classes: class_facts(&taken), resident_bytes: grown };
+        Ok(Self { measured: Some(measured), ..self })
     }
 
     /// That it doesn't fit.
@@ -123,16 +129,60 @@ impl MemoryFacts {
 
     /// A line a class.
     pub(crate) fn class_lines(&self) -> Vec<String> {
-        let line = |facts: &ClassFacts| entry(&format!("  {}", facts.class), &bytes(facts.bytes));
-        let mut lines: Vec<String> = self.classes.iter().map(line).collect();
-        lines.push(entry("  available", &bytes(self.available_bytes)));
+        let of = |classes: &[ClassFacts], class: MemoryClass| {
+            classes.iter().find(|facts| facts.class == class.name()).map_or(0, |facts| facts.bytes)
+        };
+        let line = |class: MemoryClass| {
+            let planned = of(&self.classes, class);
+            let measured = self.measured.as_ref().map(|measured| of(&measured.classes, class));
+            let text = |measured: u64| format!("planned {}, measured {}", bytes(planned), bytes(measured));
+            let is_shown = planned > 0 || measured.is_some_and(|measured| measured > 0);
+            is_shown.then(|| {
+                entry(&format!("  {}", class.name()), &measured.map_or_else(|| bytes(planned), text))
+            })
+        };
+        let mut lines: Vec<String> = MemoryClass::ALL.into_iter().filter_map(line).collect();
         if let Some(measured) = &self.measured {
             let resident = measured.resident_bytes.map_or("unknown".to_owned(), bytes);
-            let [weights, state] = [measured.weight_bytes, measured.state_bytes].map(bytes);
-            let text = format!("weights {weights}, state {state}; {resident} resident");
-            lines.push(entry("  taken", &text));
+            let text = format!("planned {}, measured {resident}", bytes(self.total_bytes));
+            lines.push(entry("  in all", &text));
         }
+        lines.push(entry("  available", &bytes(self.available_bytes)));
         lines
+    }
+}
+
+/// Tokens of the prompt that each sequence answers.
+const PROMPT_TOKENS: usize = 64;
+
+/// Lets each sequence answer a short prompt; what lies in memory of the runner afterwards.
+fn answer(runner: Runner, sequences: usize) -> Result<RunnerBytes, Failure> {
+    let prompt_tokens = PROMPT_TOKENS.min(runner.context - 1);
+    let prompt = vec![TokenId(0); prompt_tokens];
+    let options = EngineOptions { sequences, waiting: sequences, ..EngineOptions::default() };
+    let Running { handle, thread } = gannet_loader::start(runner, options)?;
+    let (sink, events) = unbounded();
+    let sink = Arc::new(sink);
+    for salt in 0..sequences as u64 {
+        // Each computes its own prompt.
+        handle.submit(Request { cache_salt: salt, ..Request::greedy(prompt.clone(), 1, sink.clone()) })?;
+    }
+    drop(sink);
+    // All have ended when nobody holds the sink any more.
+    let failure = events.iter().find_map(|event| match event {
+        Event::Finished { reason: FinishReason::Failed(why), .. } => Some(why),
+        Event::Started { .. } | Event::Prefilled { .. } | Event::Token { .. } | Event::Finished { .. } => {
+            None
+        }
+    });
+    let measured = handle.measure();
+    drop(handle);
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+    match failure {
+        Some(why) => Err(anyhow::anyhow!("the model doesn't answer: {why}").into()),
+        None => Ok(measured?),
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct InspectArguments {
     /// List what its memory is planned for, by class
     #[arg(long)]
     memory: bool,
-    /// Load the model as well and say what it has taken, beside what was planned
+    /// Load the model as well, let it answer, and say what lies in memory then, beside what was planned
     #[arg(long, requires = "memory")]
     load: bool,
     /// Sequences that run at once

@@ -111,30 +111,33 @@ fn a_text_that_can_only_end_ends_with_the_end_token_of_its_request() {
 
 #[test]
 fn each_choice_has_a_constraint_of_its_own() {
-    let mut bench = Bench::roomy(Kind::Dense, options(3, 2));
-    let text = prompt(1, 150);
-    let rule = Rule::of(11);
-    let first = submit(&mut bench, &text, 25, &rule);
-    let copies: Vec<Request> = (1..3)
-        .map(|choice| {
-            let tokens = text.iter().copied().map(TokenId).collect();
-            let constraint = Some(crate::constraint::Constraint::copy(&rule));
-            Request { choice, constraint, ..Request::greedy(tokens, 25, bench.recorder.clone()) }
-        })
-        .collect();
-    let others: Vec<RequestId> =
-        copies.into_iter().map(|request| bench.enqueue(request, Some(first))).collect();
-    bench.finish();
-    for id in others.into_iter().chain([first]) {
-        assert_eq!(bench.tokens(id).len(), 25);
-        bench.check_ruled(id, &text, Some(&rule));
-    }
+    at_each_depth(|depth| {
+        let mut bench = Bench::roomy(Kind::Dense, options(3, depth));
+        let text = prompt(1, 150);
+        let rule = Rule::of(11);
+        let first = submit(&mut bench, &text, 25, &rule);
+        let copies: Vec<Request> = (1..3)
+            .map(|choice| {
+                let tokens = text.iter().copied().map(TokenId).collect();
+                let constraint = Some(crate::constraint::Constraint::copy(&rule));
+                Request { choice, constraint, ..Request::greedy(tokens, 25, bench.recorder.clone()) }
+            })
+            .collect();
+        let others: Vec<RequestId> =
+            copies.into_iter().map(|request| bench.enqueue(request, Some(first))).collect();
+        bench.finish();
+        for id in others.into_iter().chain([first]) {
+            assert_eq!(bench.tokens(id).len(), 25);
+            bench.check_ruled(id, &text, Some(&rule));
+        }
+        bench
+    });
 }
 
 #[test]
 fn a_constrained_request_is_truncated_and_cancelled_while_its_draw_waits() {
-    for turns in 1..6 {
-        let mut bench = Bench::roomy(Kind::Dense, options(2, 3));
+    for (turns, depth) in (1..6).flat_map(|turns| [1, 2, 3].map(|depth| (turns, depth))) {
+        let mut bench = Bench::roomy(Kind::Dense, options(2, depth));
         let cut = submit(&mut bench, &prompt(1, 20), 40, &Rule::of(12));
         let gone = submit(&mut bench, &prompt(2, 20), 40, &Rule::of(13));
         for _ in 0..turns {

@@ -4,7 +4,7 @@ use super::simulated::Kind;
 use super::*;
 use crate::Runner;
 use gannet_ops::{
-    Batch, DeviceError, Interrupter, NodeObserver, Plan, SampleRows, State, StepId, StepOutput,
+    Batch, DeviceError, Interrupter, NodeObserver, Plan, PlanBytes, SampleRows, State, StepId, StepOutput,
 };
 
 fn options(depth: usize) -> EngineOptions {
@@ -79,14 +79,22 @@ impl Plan for Broken {
     fn interrupter(&self) -> Interrupter {
         Interrupter::default()
     }
+
+    fn bytes(&self) -> PlanBytes {
+        PlanBytes::default()
+    }
 }
 
 #[test]
 fn every_request_hears_why_where_the_engine_itself_panics() {
-    let wish = Wish { context: 1024, step_rows: 256, depth: 1, sequences: 1, snapshots: 0 };
+    DEPTHS.into_iter().for_each(an_engine_that_panics);
+}
+
+fn an_engine_that_panics(depth: usize) {
+    let wish = Wish { context: 1024, step_rows: 256, depth, sequences: 1, snapshots: 0, drafts: 0 };
     let runner = simulated::runner(Kind::Dense, for_wish(&simulated::layout(Kind::Dense), &wish), 1024);
     let broken = Runner { plan: Box::new(Broken), ..runner };
-    let (engine, handle) = Engine::new(broken, EngineOptions { sequences: 1, ..options(1) });
+    let (engine, handle) = Engine::new(broken, EngineOptions { sequences: 1, ..options(depth) });
     let recorder = Arc::new(Recorder::default());
     let submit = || handle.submit(Request::greedy(vec![TokenId(1)], 5, recorder.clone()));
     let ids: Vec<RequestId> = (0..3).map(|_| submit().expect("three may wait")).collect();

@@ -38,11 +38,13 @@ struct One {
 impl Drafting {
     fn new(kind: Kind) -> Self {
         let layout = simulated::layout(kind);
-        let wish = Wish { context: CONTEXT, step_rows: 256, depth: 1, sequences: 3, snapshots: 8 };
+        let wish = Wish { context: CONTEXT, step_rows: 256, depth: 1, sequences: 3, snapshots: 8, drafts: 0 };
         let budget = for_wish(&layout, &wish);
         let manager = StateManager::new(&layout, &budget);
-        let runner = simulated::runner(kind, budget, CONTEXT);
-        Self { kind, manager, runner, drafter: simulated::drafter(), sequences: Vec::new() }
+        // Nothing is done before a step is waited for.
+        let runner = simulated::late_runner(kind, budget, CONTEXT, usize::MAX);
+        let drafter = simulated::drafter(&runner);
+        Self { kind, manager, runner, drafter, sequences: Vec::new() }
     }
 
     /// Starts a sequence in the slot of its place; how many tokens the cache had.

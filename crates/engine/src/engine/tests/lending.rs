@@ -12,7 +12,14 @@ const SEQUENCES: usize = 4;
 /// An engine with memory for four sequences of the whole context, and what others have left for it.
 fn lending(kind: Kind, depth: usize) -> (Bench, Lender, Arc<AtomicU64>) {
     let options = EngineOptions { sequences: SEQUENCES, waiting: 64, depth, step_rows: Some(256) };
-    let wish = Wish { context: CONTEXT, step_rows: 256, depth, sequences: SEQUENCES as u32, snapshots: 16 };
+    let wish = Wish {
+        context: CONTEXT,
+        step_rows: 256,
+        depth,
+        sequences: SEQUENCES as u32,
+        snapshots: 16,
+        drafts: 0,
+    };
     let budget = for_wish(&simulated::layout(kind), &wish);
     let (mut engine, _) = Engine::new(simulated::runner(kind, budget, CONTEXT), options);
     let left = Arc::new(AtomicU64::new(0));
@@ -55,7 +62,7 @@ fn run(bench: &mut Bench, first: u32) -> u64 {
 
 #[test]
 fn idle_memory_is_given_to_others_and_taken_again_when_they_leave_some() {
-    for (kind, depth) in Kind::ALL.into_iter().flat_map(|kind| [1, 2].map(|depth| (kind, depth))) {
+    for (kind, depth) in Kind::ALL.into_iter().flat_map(|kind| DEPTHS.map(|depth| (kind, depth))) {
         let (mut bench, lender, left) = lending(kind, depth);
         let page_bytes = simulated::layout(kind).page_bytes(GroupId(0)) as u64;
         assert_eq!(run(&mut bench, 1), 0, "there is room for four");
@@ -78,8 +85,8 @@ fn idle_memory_is_given_to_others_and_taken_again_when_they_leave_some() {
 
 #[test]
 fn pages_that_sequences_run_on_are_not_given() {
-    for kind in Kind::ALL {
-        let (mut bench, lender, _) = lending(kind, 1);
+    for (kind, depth) in Kind::ALL.into_iter().flat_map(|kind| DEPTHS.map(|depth| (kind, depth))) {
+        let (mut bench, lender, _) = lending(kind, depth);
         let texts: Vec<Vec<u32>> = (1..5).map(|n| sound(n, 600)).collect();
         let ids: Vec<RequestId> = texts.iter().map(|text| bench.submit(text, 40)).collect();
         for _ in 0..12 {

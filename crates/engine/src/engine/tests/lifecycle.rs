@@ -7,7 +7,8 @@ use crate::runner::Runner;
 use crate::scheduler::Planner;
 use crossbeam_channel::{Receiver, bounded, unbounded};
 use gannet_ops::{
-    Batch, DeviceError, Interrupter, NodeObserver, PAGE_TOKENS, Plan, SampleRows, State, StepId, StepOutput,
+    Batch, DeviceError, Interrupter, NodeObserver, PAGE_TOKENS, Plan, PlanBytes, SampleRows, State, StepId,
+    StepOutput,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -22,16 +23,20 @@ fn reason(bench: &Bench, id: RequestId) -> FinishReason {
 
 #[test]
 fn a_prompt_that_has_run_for_long_goes_before_shorter_ones() {
-    let mut bench = Bench::roomy(Kind::Dense, options(3, 1));
-    bench.submit(&prompt(1, 600), 1);
-    bench.submit(&prompt(2, 300), 1);
-    bench.engine.admit().expect("the simulated device does not fail");
-    let plan = |bench: &Bench| Planner::default().plan(&bench.engine.running, 64, 4096).to_string();
-    assert_eq!(plan(&bench), "r0 0..8, r1 0..56");
-    bench.engine.running[0].sequence.clock.started_earlier(Duration::from_secs(3));
-    assert_eq!(plan(&bench), "r0 0..56, r1 0..8");
-    bench.engine.running[1].sequence.clock.started_earlier(Duration::from_secs(4));
-    assert_eq!(plan(&bench), "r0 0..56, r1 0..8", "of two old ones the one that was there first");
+    at_each_depth(|depth| {
+        let mut bench = Bench::roomy(Kind::Dense, options(3, depth));
+        bench.submit(&prompt(1, 600), 1);
+        bench.submit(&prompt(2, 300), 1);
+        bench.engine.admit().expect("the simulated device does not fail");
+        let plan = |bench: &Bench| Planner::default().plan(&bench.engine.running, 64, 4096).to_string();
+        assert_eq!(plan(&bench), "r0 0..8, r1 0..56");
+        bench.engine.running[0].sequence.clock.started_earlier(Duration::from_secs(3));
+        assert_eq!(plan(&bench), "r0 0..56, r1 0..8");
+        bench.engine.running[1].sequence.clock.started_earlier(Duration::from_secs(4));
+        assert_eq!(plan(&bench), "r0 0..56, r1 0..8", "of two old ones the one that was there first");
+        bench.finish();
+        bench
+    });
 }
 
 #[test]
@@ -45,7 +50,7 @@ fn the_same_requests_have_the_same_answers_at_any_depth_whatever_they_preempt() 
 
 /// The answers to sixty requests of several priorities on little memory, and how often one made room.
 fn answers(kind: Kind, depth: usize) -> (Vec<Vec<TokenId>>, u64) {
-    let wish = Wish { context: 1024, step_rows: 256, depth, sequences: 4, snapshots: 6 };
+    let wish = Wish { context: 1024, step_rows: 256, depth, sequences: 4, snapshots: 6, drafts: 0 };
     let mut budget = for_wish(&simulated::layout(kind), &wish);
     budget.pages[0] = 18;
     let mut bench = Bench::new(kind, budget, options(4, depth));
@@ -167,6 +172,10 @@ impl Plan for Endless {
     fn interrupter(&self) -> Interrupter {
         self.interrupter.clone()
     }
+
+    fn bytes(&self) -> PlanBytes {
+        self.plan.bytes()
+    }
 }
 
 /// What two requests come to whose first step never ends, once something is done about the first.
@@ -175,7 +184,7 @@ fn endless(
     deadline: Option<Duration>,
     act: impl FnOnce(&EngineHandle, RequestId),
 ) -> [Event; 2] {
-    let wish = Wish { context: 1024, step_rows: 256, depth, sequences: 2, snapshots: 0 };
+    let wish = Wish { context: 1024, step_rows: 256, depth, sequences: 2, snapshots: 0, drafts: 0 };
     let budget = for_wish(&simulated::layout(Kind::Dense), &wish);
     let runner = simulated::runner(Kind::Dense, budget, 1024);
     let has_begun = Arc::new(AtomicBool::new(false));

@@ -54,16 +54,34 @@ struct Bench {
     next_id: u64,
 }
 
+/// Steps in flight at which scenarios are played.
+const DEPTHS: [usize; 2] = [1, 2];
+
+/// Plays a scenario with one step in flight and with two: every request hears the same tokens.
+fn at_each_depth(scenario: impl Fn(usize) -> Bench) {
+    let [one, two] = DEPTHS.map(|depth| scenario(depth).all_tokens());
+    assert_eq!(one, two);
+}
+
 impl Bench {
+    /// With more than one step in flight the device does nothing before it is waited for.
     fn new(kind: Kind, budget: Budget, options: EngineOptions) -> Self {
-        let (engine, _handle) = Engine::new(simulated::runner(kind, budget, 4096), options);
+        let latency = if options.depth > 1 { usize::MAX } else { 0 };
+        Self::late(kind, budget, options, latency)
+    }
+
+    /// Over a device that is behind by so many calls.
+    fn late(kind: Kind, budget: Budget, options: EngineOptions, latency: usize) -> Self {
+        let runner = simulated::late_runner(kind, budget, 4096, latency);
+        let (engine, _handle) = Engine::new(runner, options);
         Self { kind, engine, recorder: Arc::default(), next_id: 0 }
     }
 
     /// Memory for `sequences` sequences of 1,024 tokens.
     fn roomy(kind: Kind, options: EngineOptions) -> Self {
         let sequences = options.sequences as u32;
-        let wish = Wish { context: 1024, step_rows: 256, depth: options.depth, sequences, snapshots: 64 };
+        let wish =
+            Wish { context: 1024, step_rows: 256, depth: options.depth, sequences, snapshots: 64, drafts: 0 };
         Self::new(kind, for_wish(&simulated::layout(kind), &wish), options)
     }
 
@@ -128,6 +146,11 @@ impl Bench {
             Event::Started { .. } | Event::Prefilled { .. } | Event::Finished { .. } => None,
         };
         self.events(id).into_iter().filter_map(token).collect()
+    }
+
+    /// The tokens of every request, in the order of their submission.
+    fn all_tokens(&self) -> Vec<Vec<TokenId>> {
+        (0..self.next_id).map(|id| self.tokens(RequestId(id))).collect()
     }
 
     fn ending(&self, id: RequestId) -> Option<(FinishReason, Usage)> {

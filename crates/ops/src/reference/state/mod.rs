@@ -12,7 +12,7 @@ use crate::sampling::History;
 use crate::step::Steps;
 use crate::{
     Budget, CaptureId, DeviceError, GroupId, PageId, Program, RecurrentBank, SamplerSlot, SnapshotId, State,
-    StateEntry, StateId, StateLayout, StepId,
+    StateBytes, StateEntry, StateId, StateLayout, StepId,
 };
 use std::any::Any;
 use std::collections::HashMap;
@@ -159,12 +159,20 @@ impl State for ReferenceState {
         Ok(())
     }
 
-    fn bytes(&self) -> u64 {
-        let elements = self.entries.iter().map(|entry| match entry {
-            Entry::Paged(pages) => pages.elements(),
-            Entry::Recurrent(slots) => slots.elements(),
-        });
-        4 * elements.sum::<usize>() as u64
+    fn bytes(&self) -> StateBytes {
+        let mut bytes = StateBytes::default();
+        for entry in &self.entries {
+            match entry {
+                Entry::Paged(pages) => bytes.pages += float_bytes(pages.elements()),
+                Entry::Recurrent(slots) => {
+                    let [banks, snapshots] = slots.elements().map(float_bytes);
+                    (bytes.slots, bytes.snapshots) = (bytes.slots + banks, bytes.snapshots + snapshots);
+                }
+            }
+        }
+        let candidates = self.steps.kept().flat_map(|kept| &kept.recurrent).map(|kept| kept.trail.elements());
+        bytes.candidates = candidates.map(float_bytes).sum();
+        bytes
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -184,6 +192,10 @@ impl Snapshots {
         }
         Err(unknown("snapshot", snapshot.0, "it was not taken, or was forgotten"))
     }
+}
+
+fn float_bytes(elements: usize) -> u64 {
+    (elements * size_of::<f32>()) as u64
 }
 
 /// So many zeros, or the error that there is no room for them.

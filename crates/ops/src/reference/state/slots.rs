@@ -63,6 +63,16 @@ impl Trail {
         }
     }
 
+    /// Elements of the states in it.
+    pub(in crate::reference) fn elements(&self) -> usize {
+        match self {
+            Trail::States(states) => states.iter().map(Vec::len).sum(),
+            Trail::Inputs(start, advances) => {
+                start.len() + advances.iter().map(Advance::elements).sum::<usize>()
+            }
+        }
+    }
+
     /// The state after so many rows.
     fn after(&self, rows: usize) -> Vec<f32> {
         match self {
@@ -139,9 +149,10 @@ impl Slots {
         Ok(())
     }
 
-    pub(super) fn elements(&self) -> usize {
+    /// Elements of the banks and of the snapshots.
+    pub(super) fn elements(&self) -> [usize; 2] {
         let (window, matrices) = self.layout.elements();
-        (self.banks.len() + self.snapshots.len()) * (window + matrices)
+        [self.banks.len(), self.snapshots.len()].map(|units| units * (window + matrices))
     }
 
     fn place(&self, bank: RecurrentBank) -> Result<usize, DeviceError> {

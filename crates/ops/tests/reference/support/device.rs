@@ -18,7 +18,7 @@ pub(crate) struct Device {
 
 pub(crate) fn budget(layout: &StateLayout) -> Budget {
     let pages = vec![4 * HOME_PAGES; layout.groups.len()];
-    Budget { pages, recurrent_slots: 4, snapshots: 1, sampler_slots: 4 }
+    Budget { pages, recurrent_slots: 4, snapshots: 1, sampler_slots: 4, ..Budget::default() }
 }
 
 impl Device {

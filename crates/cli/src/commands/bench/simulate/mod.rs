@@ -15,9 +15,9 @@ use crate::progress;
 use clap::Args;
 use gannet_engine::{EngineHandle, EngineOptions, EngineStats, Request, Runner};
 use gannet_loader::machine::Process;
-use gannet_loader::{DEFAULT_STEP_ROWS, LoadOptions, Loaded, Running};
+use gannet_loader::{DEFAULT_STEP_ROWS, LoadOptions, Loaded, MemoryUse, Running};
 use recorder::{Record, Recorder};
-use report::Report;
+use report::{MemoryFigures, Report};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -77,7 +77,7 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
         step_rows: given.step_tokens.map(|tokens| tokens.max(DEFAULT_STEP_ROWS)),
         ..LoadOptions::default()
     };
-    let Loaded { runner, memory, .. } = progress::load(&path, backend.as_ref(), &options)?;
+    let Loaded { runner, memory, weight_bytes, .. } = progress::load(&path, backend.as_ref(), &options)?;
     let vocabulary = runner.vocabulary;
     let options = EngineOptions {
         sequences,
@@ -88,7 +88,12 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
     let Running { handle, thread } = gannet_loader::start(runner, options)?;
     let before = Process::measure();
     let report = replay(&handle, &arrivals, vocabulary)?;
-    let report = report.with_memory(memory.memory.total(), before, Process::measure());
+    let report = report.with_memory(&MemoryFigures {
+        planned: memory.memory,
+        measured: MemoryUse::of_runner(weight_bytes, &handle.measure()?),
+        before,
+        after: Process::measure(),
+    });
     drop(handle);
     if let Err(panic) = thread.join() {
         std::panic::resume_unwind(panic);

@@ -5,6 +5,7 @@ use crate::commands::bench::ranks::nearest_rank;
 use crate::quantity::{bytes, entry};
 use gannet_engine::EngineStats;
 use gannet_loader::machine::Process;
+use gannet_loader::{MemoryClass, MemoryUse};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -39,8 +40,28 @@ pub(super) struct Report {
     planned_bytes: u64,
     /// Bytes of memory that are the process's own at the end; null where the system doesn't say.
     measured_bytes: Option<u64>,
+    /// Both by class.
+    memory: Vec<ClassBytes>,
     /// Page faults while requests were served that had to read a file.
     major_faults: Option<u64>,
+}
+
+/// Bytes of a class of memory.
+#[derive(Debug, Serialize)]
+struct ClassBytes {
+    class: &'static str,
+    planned: u64,
+    measured: u64,
+}
+
+/// What memory was planned, and what the requests left.
+pub(super) struct MemoryFigures {
+    pub(super) planned: MemoryUse,
+    /// What lay in memory at the end, by class.
+    pub(super) measured: MemoryUse,
+    /// The process before the requests and after.
+    pub(super) before: Option<Process>,
+    pub(super) after: Option<Process>,
 }
 
 /// Milliseconds that a share of all is not above.
@@ -84,19 +105,25 @@ impl Report {
             rows: stats.rows,
             planned_bytes: 0,
             measured_bytes: None,
+            memory: Vec::new(),
             major_faults: None,
         }
     }
 
-    /// With what memory was planned and what the process took, before the requests and after.
-    pub(super) fn with_memory(
-        self,
-        planned_bytes: u64,
-        before: Option<Process>,
-        after: Option<Process>,
-    ) -> Self {
-        let faults = before.zip(after).map(|(before, after)| after.major_faults - before.major_faults);
-        Self { planned_bytes, measured_bytes: after.map(|now| now.own_bytes), major_faults: faults, ..self }
+    /// With what memory was planned and what was taken.
+    pub(super) fn with_memory(self, figures: &MemoryFigures) -> Self {
+        let MemoryFigures { planned, measured, before, after } = figures;
+        let major_faults = before.zip(*after).map(|(before, after)| after.major_faults - before.major_faults);
+        let measured_bytes = after.map(|now| now.own_bytes);
+        let measured = measured_bytes.map_or(*measured, |bytes| measured.with_rest_of(bytes));
+        let class = |class: MemoryClass| ClassBytes {
+            class: class.name(),
+            planned: planned.of(class),
+            measured: measured.of(class),
+        };
+        let has_any = |bytes: &ClassBytes| bytes.planned > 0 || bytes.measured > 0;
+        let memory = MemoryClass::ALL.into_iter().map(class).filter(has_any).collect();
+        Self { planned_bytes: planned.total(), measured_bytes, memory, major_faults, ..self }
     }
 
     pub(super) fn lines(&self) -> Vec<String> {
@@ -140,6 +167,12 @@ impl Report {
         let known = |count: Option<u64>| count.map_or("unknown".to_owned(), bytes);
         let (planned, measured) = (bytes(self.planned_bytes), known(self.measured_bytes));
         lines.push(entry("memory", &format!("planned {planned}, measured {measured}")));
+        lines.extend(self.memory.iter().map(|ClassBytes { class, planned, measured }| {
+            entry(
+                &format!("  {class}"),
+                &format!("planned {}, measured {}", bytes(*planned), bytes(*measured)),
+            )
+        }));
         if let Some(faults) = self.major_faults.filter(|faults| *faults > 0) {
             lines.push(entry(
                 "warning",
