@@ -1,7 +1,8 @@
 //! Everything that a request can be refused for, and how each protocol says it.
 //!
 //! A fault of the request is a 4xx that names the field by its path (`messages[2].content`). OpenAI's form is
-//! `{"error": {"message", "type", "param", "code"}}`, Anthropic's `{"type": "error", "error": {"type", "message"}}`.
+//! `{"error": {"message", "type", "param", "code"}}`, Anthropic's `{"type": "error", "error": {"type", "message"}}` with the
+//! same `param` and `code`.
 //!
 //! Knows no route.
 
@@ -50,6 +51,11 @@ pub(crate) enum ApiError {
     Unknown { path: String },
     #[error("`{path}` is not supported: {why}")]
     Unsupported { path: String, why: String },
+    /// The same where it is this model that lacks it.
+    #[error("`{path}` is not supported: {why}")]
+    ModelLacks { path: String, why: String },
+    /// What no document of names, kinds and ranges says: it depends on the model, on other parameters, on what was sent
+    /// before, or on what a text says. What `/openapi.json` can say is one of the kinds above.
     #[error("`{path}`: {why}")]
     Invalid { path: String, why: String },
     #[error(
@@ -133,7 +139,7 @@ impl ApiError {
                 ApiError::Invalid { path: format!("{path}{}", dotted(pointer)), why: reason.clone() }
             }
             GrammarError::Vocabulary { .. } => {
-                ApiError::Unsupported { path: path.to_owned(), why: error.to_string() }
+                ApiError::ModelLacks { path: path.to_owned(), why: error.to_string() }
             }
             GrammarError::TooLarge { .. }
             | GrammarError::NotJson { .. }
@@ -167,7 +173,7 @@ impl ApiError {
                 ApiError::QueueFull { waiting, limit: waiting, retry_after: Duration::from_secs(1) }
             }
             SubmitError::MakesVectors => {
-                ApiError::Unsupported { path: "model".to_owned(), why: error.to_string() }
+                ApiError::ModelLacks { path: "model".to_owned(), why: error.to_string() }
             }
             SubmitError::TooManyLogprobs { .. } => {
                 ApiError::Invalid { path: "logprobs".to_owned(), why: error.to_string() }
@@ -193,9 +199,9 @@ impl ApiError {
             ApiError::BodyTooLarge { .. } => (Fault::TooLarge, None),
             ApiError::Missing { .. } => (Fault::Request, Some("missing_required_parameter")),
             ApiError::WrongType { .. } => (Fault::Request, Some("invalid_type")),
-            ApiError::OutOfRange { .. } | ApiError::TooMany { .. } | ApiError::Invalid { .. } => {
-                (Fault::Request, Some("invalid_value"))
-            }
+            ApiError::OutOfRange { .. } | ApiError::TooMany { .. } => (Fault::Request, Some("invalid_value")),
+            ApiError::Invalid { .. } => (Fault::Request, Some("invalid_request")),
+            ApiError::ModelLacks { .. } => (Fault::Request, Some("unsupported_by_model")),
             ApiError::Unknown { .. } => (Fault::Request, Some("unknown_parameter")),
             ApiError::Unsupported { .. } => (Fault::Request, Some("unsupported_parameter")),
             ApiError::ContextExceeded { .. } => (Fault::Request, Some("context_length_exceeded")),
@@ -256,6 +262,7 @@ impl ApiError {
         | ApiError::TooMany { path, .. }
         | ApiError::Unknown { path }
         | ApiError::Unsupported { path, .. }
+        | ApiError::ModelLacks { path, .. }
         | ApiError::Invalid { path, .. } = self
         {
             return Some(path);
@@ -303,7 +310,7 @@ impl ApiError {
         }})
     }
 
-    /// Anthropic's form.
+    /// Anthropic's form, with the parameter and the code of OpenAI's, which its clients leave aside.
     pub(crate) fn anthropic_body(&self) -> Value {
         let kind = match self.classify().0 {
             Fault::Request | Fault::Head | Fault::Content | Fault::Method | Fault::Slow => {
@@ -317,7 +324,10 @@ impl ApiError {
             Fault::TimedOut => "timeout_error",
             Fault::Server => "api_error",
         };
-        json!({"type": "error", "error": {"type": kind, "message": self.to_string()}})
+        let (param, code) = (self.param(), self.classify().1);
+        json!({"type": "error", "error": {
+            "type": kind, "message": self.to_string(), "param": param, "code": code,
+        }})
     }
 
     /// The answer in Anthropic's form.

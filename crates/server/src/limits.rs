@@ -71,6 +71,8 @@ const COUNT: u64 = 1 << 20;
 const SECONDS: u64 = 1_000_000;
 /// The most bytes that anything may be set to.
 const BYTES: u64 = 1 << 32;
+/// Characters of a stop string, each of which may be four bytes.
+const STOP_LETTERS: usize = MAX_STOP_BYTES / 4;
 const GRAMMAR: GrammarLimits = GrammarLimits::DEFAULT;
 
 limits! {
@@ -134,8 +136,8 @@ limits! {
     biases: usize = 4096, "max-logit-biases", 1..=COUNT;
     /// Stop strings of a request
     stops: usize = 16, "max-stops", 1..=MAX_STOPS as u64;
-    /// Bytes of a stop string
-    stop_bytes: usize = MAX_STOP_BYTES, "max-stop-bytes", 1..=MAX_STOP_BYTES as u64;
+    /// Characters of a stop string
+    stop_letters: usize = STOP_LETTERS, "max-stop-letters", 1..=STOP_LETTERS as u64;
     /// Ids of stop_token_ids and allowed_token_ids
     token_ids: usize = 1024, "max-token-ids", 1..=COUNT;
     /// Variables for the chat template

@@ -14,7 +14,7 @@ pub(super) fn take(fields: &mut Fields) -> Result<Vec<Message>, ApiError> {
         messages.push(Message::new("system", &text(field)?));
     }
     let field = fields.require("messages", "a list of messages")?;
-    let empty = field.invalid("it is empty; a conversation has at least one message");
+    let empty = field.beyond("at least one message");
     let entries = field.list_within(|limits| limits.messages)?;
     if entries.is_empty() {
         return Err(empty);
@@ -33,9 +33,8 @@ fn text(field: Field) -> Result<String, ApiError> {
     let blocks =
         field.list_within(|limits| limits.content_parts)?.into_iter().map(|field| match block(field)? {
             Block::Text(text) => Ok(text),
-            Block::Thinking(_) => Ok(String::new()),
-            Block::Use(path, _) | Block::Result { path, .. } => {
-                Err(ApiError::Invalid { path, why: "only text may stand here".to_owned() })
+            Block::Thinking(path, _) | Block::Use(path, _) | Block::Result { path, .. } => {
+                Err(ApiError::Unsupported { path, why: "only text may stand here".to_owned() })
             }
         });
     Ok(blocks.collect::<Result<Vec<_>, _>>()?.join("\n"))
@@ -44,7 +43,8 @@ fn text(field: Field) -> Result<String, ApiError> {
 /// A block of a message.
 enum Block {
     Text(String),
-    Thinking(String),
+    /// Where it stands, and what was thought.
+    Thinking(String, String),
     /// Where it stands, and the call in the form that templates know.
     Use(String, Value),
     Result {
@@ -88,9 +88,9 @@ fn said(blocks: Vec<Block>) -> Result<Vec<Message>, ApiError> {
             }
             Block::Use(path, _) => {
                 let why = "a user calls no tools".to_owned();
-                return Err(ApiError::Invalid { path, why });
+                return Err(ApiError::Unsupported { path, why });
             }
-            Block::Thinking(_) => {}
+            Block::Thinking(..) => {}
         }
     }
     if !texts.is_empty() || messages.is_empty() {
@@ -105,11 +105,11 @@ fn answered(blocks: Vec<Block>) -> Result<Message, ApiError> {
     for block in blocks {
         match block {
             Block::Text(text) => texts.push(text),
-            Block::Thinking(text) => thoughts.push(text),
+            Block::Thinking(_, text) => thoughts.push(text),
             Block::Use(_, call) => calls.push(call),
             Block::Result { path, .. } => {
                 let why = "results of tools stand in a user's message".to_owned();
-                return Err(ApiError::Invalid { path, why });
+                return Err(ApiError::Unsupported { path, why });
             }
         }
     }
@@ -139,7 +139,7 @@ fn block(field: Field) -> Result<Block, ApiError> {
         }
         "thinking" => {
             fields.accept("signature");
-            Block::Thinking(fields.require("thinking", "a string")?.string()?)
+            Block::Thinking(path, fields.require("thinking", "a string")?.string()?)
         }
         "tool_use" => {
             let id = fields.require("id", "a string")?.string()?;

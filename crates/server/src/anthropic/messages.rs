@@ -120,7 +120,7 @@ fn thinking(
     let Some(field) = fields.take("thinking") else { return Ok(None) };
     let template = served.text.template.as_ref();
     let reasons = template.is_some_and(|template| ReasoningFormat::of_template(template.source()).is_some());
-    let cannot = field.unsupported("this model doesn't reason");
+    let cannot = field.model_lacks("this model doesn't reason");
     let mut thinking = field.object()?;
     let kind = thinking.require("type", "one of enabled, adaptive, disabled")?;
     let is_wanted = match kind.value.as_str() {

@@ -95,7 +95,7 @@ impl Drop for Running {
 
 fn refused(path: String, error: EmbedError) -> ApiError {
     match error {
-        EmbedError::MakesText => ApiError::Unsupported { path: "model".to_owned(), why: error.to_string() },
+        EmbedError::MakesText => ApiError::ModelLacks { path: "model".to_owned(), why: error.to_string() },
         EmbedError::WrongDimensions { .. } => {
             ApiError::Invalid { path: "dimensions".to_owned(), why: error.to_string() }
         }

@@ -145,7 +145,7 @@ fn constraint(
     let Some((path, budget)) = wanted.thinking_budget else { return Ok(held) };
     if formats.reasoning.is_none() {
         let why = "this model's reasoning can't be bounded".to_owned();
-        return Err(ApiError::Unsupported { path: path.to_owned(), why });
+        return Err(ApiError::ModelLacks { path: path.to_owned(), why });
     }
     if formats.before == Reasoning::None {
         return Ok(held);

@@ -65,7 +65,7 @@ impl Params {
     /// Takes what all protocols share; each adds its own names of the rest.
     pub(crate) fn take(fields: &mut Fields, served: &Served) -> Result<Self, ApiError> {
         let time = fields.limits().request_time;
-        let asked_time = fields.number("timeout", 0.001..=time.as_secs_f32())?;
+        let asked_time = fields.number("timeout", 0.001..=time.as_secs_f64())?;
         Ok(Self {
             sampling: Arc::new(sampling(fields, served)?),
             seed: fields.integer("seed", i64::MIN..=i64::MAX)?.map_or_else(names::random, |seed| seed as u64),
@@ -132,14 +132,7 @@ fn sampling(fields: &mut Fields, served: &Served) -> Result<Sampling, ApiError> 
     let greedy = Sampling::greedy();
     let xtc_probability = fields.number("xtc_probability", 0.0..=1.0)?;
     let xtc_threshold = fields.number("xtc_threshold", 0.0..=1.0)?;
-    let top_p = fields.number("top_p", 0.0..=1.0)?;
-    if top_p == Some(0.0) {
-        return Err(ApiError::OutOfRange {
-            path: "top_p".to_owned(),
-            found: "0".to_owned(),
-            expected: "a number above 0, up to 1".to_owned(),
-        });
-    }
+    let top_p = fields.take("top_p").map(top_p).transpose()?;
     Ok(Sampling {
         temperature: fields.number("temperature", 0.0..=2.0)?.unwrap_or(1.0),
         top_p: top_p.unwrap_or(1.0),
@@ -162,6 +155,12 @@ fn sampling(fields: &mut Fields, served: &Served) -> Result<Sampling, ApiError> 
     })
 }
 
+fn top_p(field: Field) -> Result<f32, ApiError> {
+    let none = field.beyond("a number above 0, up to 1");
+    let share = field.number(0.0..=1.0)?;
+    if share > 0.0 { Ok(share) } else { Err(none) }
+}
+
 fn repetition_penalty(fields: &mut Fields) -> Result<f32, ApiError> {
     Ok(fields.number("repetition_penalty", 0.01..=100.0)?.unwrap_or(1.0))
 }
@@ -176,7 +175,7 @@ fn logit_bias(field: Field, vocabulary: usize) -> Result<Vec<(TokenId, f32)>, Ap
     let bias = |(key, value): (String, serde_json::Value)| {
         let path = format!("{path}.{}", crate::wire::fields::shortened(&key));
         let field = Field { path, value, limits: limits.clone() };
-        let id = key.parse::<u32>().ok().filter(|id| (*id as usize) < vocabulary);
+        let id = key.parse::<u32>().ok().filter(|id| id.to_string() == key && (*id as usize) < vocabulary);
         let id = id.ok_or_else(|| field.invalid(format!("its name is no token id below {vocabulary}")))?;
         Ok((TokenId(id), field.number(-100.0..=100.0)?))
     };
@@ -186,19 +185,22 @@ fn logit_bias(field: Field, vocabulary: usize) -> Result<Vec<(TokenId, f32)>, Ap
 /// Stop strings: none, one or a list.
 pub(crate) fn stops(fields: &mut Fields, name: &str) -> Result<Vec<String>, ApiError> {
     let Some(field) = fields.take(name) else { return Ok(Vec::new()) };
-    if field.value.is_string() {
+    let stop = |field: Field| {
+        let most = field.limits.stop_letters;
+        let wrong = field.beyond(&format!("1 to {most} characters"));
+        let stop = field.string()?;
+        if (1..=most).contains(&stop.chars().count()) { Ok(stop) } else { Err(wrong) }
+    };
+    if field.value == "" {
         // Some clients send an empty one for none.
-        return Ok(Some(field.string()?).filter(|stop| !stop.is_empty()).into_iter().collect());
+        return Ok(Vec::new());
+    }
+    if field.value.is_string() {
+        return Ok(vec![stop(field)?]);
     }
     if !field.value.is_array() {
         return Err(field.wrong("a string or a list of strings"));
     }
-    let stop = |field: Field| {
-        let most = field.limits.stop_bytes;
-        let wrong =
-            field.invalid(format!("a stop string has at least one character and at most {most} bytes"));
-        field.string().and_then(|stop| if (1..=most).contains(&stop.len()) { Ok(stop) } else { Err(wrong) })
-    };
     field.list_within(|limits| limits.stops)?.into_iter().map(stop).collect()
 }
 
@@ -235,7 +237,7 @@ fn extras(fields: &mut Fields) -> Result<Extras, ApiError> {
 /// Whether prompts may be cut, and what is kept then; -1 is what leaves room for the answer.
 pub(crate) fn cut(fields: &mut Fields) -> Result<Option<Cut>, ApiError> {
     let Some(field) = fields.take("truncate_prompt_tokens") else { return Ok(None) };
-    let nothing = field.invalid("a prompt has at least one token; -1 keeps what leaves room for the answer");
+    let nothing = field.beyond("a number of tokens above 0, or -1 for what leaves room for the answer");
     match field.integer(-1..=i64::from(i32::MAX))? {
         0 => Err(nothing),
         -1 => Ok(Some(Cut::ToFit)),

@@ -172,6 +172,12 @@ pub(crate) fn shown(tokenizer: &Tokenizer, ids: &[TokenId], special_tokens: Spec
     tokenizer.decode(&ids, special_tokens)
 }
 
+/// The same of a request's own ids, of which there may be many.
+pub(crate) async fn text_of(app: &App, served: &Arc<Served>, ids: Vec<TokenId>) -> Result<String, ApiError> {
+    let model = served.clone();
+    aside(app, move || Ok(shown(&model.text.tokenizer, &ids, SpecialTokens::Show))).await
+}
+
 /// Runs work on a thread for work, when there is a place.
 pub(super) async fn aside<T: Send + 'static>(
     app: &App,

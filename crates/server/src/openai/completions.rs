@@ -9,7 +9,7 @@ use crate::error::ApiError;
 use crate::generate::answering::Answering;
 use crate::generate::held::{self, Form, Held};
 use crate::generate::params::{Params, logprob_count, token_count};
-use crate::generate::prompt::{Prompt, TextEnds, shown};
+use crate::generate::prompt::{self, Prompt, TextEnds};
 use crate::http::sse;
 use crate::models::Served;
 use crate::wire::fields::Fields;
@@ -17,7 +17,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::Request;
 use axum::response::Response;
-use gannet_text::decode::{Place, SpecialTokens};
+use gannet_text::decode::Place;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -98,11 +98,17 @@ async fn prompts(
         all.into_iter().map(|ids| Prompt::new(ids, Vec::new(), Place::Middle)).collect();
     prompts.iter_mut().for_each(|prompt| request.params.cut(prompt, served));
     let is_whole = prompts.iter().all(|prompt| prompt.cut_tokens == 0);
-    let text = |prompt: &Prompt| shown(&served.text.tokenizer, &prompt.ids, SpecialTokens::Show);
-    let texts = request.has_echo.then(|| match &request.prompts.said {
-        Said::Texts(texts) if is_whole => texts.clone(),
-        Said::Texts(_) | Said::Ids(_) => prompts.iter().map(text).collect(),
-    });
+    let texts = match (request.has_echo, &request.prompts.said) {
+        (false, Said::Texts(_) | Said::Ids(_)) => None,
+        (true, Said::Texts(texts)) if is_whole => Some(texts.clone()),
+        (true, Said::Texts(_) | Said::Ids(_)) => {
+            let mut texts = Vec::new();
+            for prompt in &prompts {
+                texts.push(prompt::text_of(app, served, prompt.ids.clone()).await?);
+            }
+            Some(texts)
+        }
+    };
     let (choices, tells_scores) = (request.params.choices as usize, request.tells_scores);
     let ids = prompts.iter().map(|prompt| prompt.ids.clone()).collect();
     Ok((prompts, Echo { texts, prompts: ids, tells_scores, choices }))
@@ -113,9 +119,7 @@ fn take(mut fields: Fields, served: &Served) -> Result<CompletionRequest, ApiErr
         request::prompts(fields.require("prompt", "a text, token ids, or a list of them")?, served)?;
     let mut params = Params::take(&mut fields, served)?;
     let has_echo = fields.boolean("echo")?.unwrap_or(false);
-    let least = if has_echo { 0 } else { 1 };
-    params.max_tokens =
-        Some(("max_tokens", token_count(&mut fields, "max_tokens", least)?.unwrap_or(MAX_TOKENS)));
+    params.max_tokens = Some(("max_tokens", max_tokens(&mut fields, has_echo)?));
     params.logprobs = logprob_count(&mut fields, "logprobs")?;
     params.prompt_logprobs = logprob_count(&mut fields, PROMPT_LOGPROBS)?;
     let tells_scores = params.prompt_logprobs.is_some();
@@ -126,11 +130,7 @@ fn take(mut fields: Fields, served: &Served) -> Result<CompletionRequest, ApiErr
     }
     let ends = request::text_ends(&mut fields)?;
     fields.only("suffix", &[json!("")], "the answer stands at the end; the text behind it can't be given")?;
-    fields.only(
-        "best_of",
-        &[json!(1), json!(params.choices)],
-        "all answers are sent, none is chosen; use `n`",
-    )?;
+    best_of(&mut fields, params.choices)?;
     let form = format::take(&mut fields)?;
     fields.refuse("thinking_token_budget", "reasoning is told apart in chats alone")?;
     let delivery = request::delivery(&mut fields)?;
@@ -139,4 +139,27 @@ fn take(mut fields: Fields, served: &Served) -> Result<CompletionRequest, ApiErr
     request::about_the_client(&mut fields)?;
     fields.finish()?;
     Ok(CompletionRequest { prompts, ends, params: params.check()?, has_echo, tells_scores, form, delivery })
+}
+
+/// No tokens at all make sense where the prompt is what comes back.
+fn max_tokens(fields: &mut Fields, has_echo: bool) -> Result<u32, ApiError> {
+    match token_count(fields, "max_tokens", 0)? {
+        Some(0) if !has_echo => Err(ApiError::Invalid {
+            path: "max_tokens".to_owned(),
+            why: "it may be 0 only where `echo` is true".to_owned(),
+        }),
+        most => Ok(most.unwrap_or(MAX_TOKENS)),
+    }
+}
+
+/// None is chosen among several answers.
+fn best_of(fields: &mut Fields, choices: u32) -> Result<(), ApiError> {
+    let most = i64::from(fields.limits().choices);
+    match fields.integer("best_of", 1..=most)? {
+        Some(best) if best != 1 && best != i64::from(choices) => Err(ApiError::Invalid {
+            path: "best_of".to_owned(),
+            why: "all answers are sent, none is chosen; use `n`".to_owned(),
+        }),
+        Some(_) | None => Ok(()),
+    }
 }

@@ -37,7 +37,7 @@ pub(crate) async fn answer(
     let encoding = encoding(&mut fields)?;
     let dimensions = fields.integer("dimensions", 1..=i64::from(u32::MAX))?.map(|count| count as usize);
     let limit = app.config.limits.request_time;
-    let time = fields.number("timeout", 0.001..=limit.as_secs_f32())?.map_or(limit, Duration::from_secs_f32);
+    let time = fields.number("timeout", 0.001..=limit.as_secs_f64())?.map_or(limit, Duration::from_secs_f32);
     let (priority, cache_salt) = (priority(&mut fields)?, salt(&mut fields)?);
     let cut = cut(&mut fields)?;
     fields.string("user")?;

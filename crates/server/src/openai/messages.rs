@@ -5,9 +5,11 @@ use crate::wire::fields::{Field, Fields};
 use gannet_text::chat::{Content, Message};
 use serde_json::{Map, Value, json};
 
+const ROLES: &str = "one of system, developer, user, assistant, tool";
+
 /// Takes a conversation apart.
 pub(crate) fn messages(field: Field) -> Result<Vec<Message>, ApiError> {
-    let empty = field.invalid("it is empty; a conversation has at least one message");
+    let empty = field.beyond("at least one message");
     let messages: Vec<Message> =
         field.list_within(|limits| limits.messages)?.into_iter().map(message).collect::<Result<_, _>>()?;
     if messages.is_empty() { Err(empty) } else { Ok(messages) }
@@ -61,9 +63,14 @@ fn of_item(field: Field) -> Result<(Value, bool), ApiError> {
     let message = match kind.as_str() {
         "message" => {
             item.accept("phase");
-            let message = Value::Object(item.into_rest());
-            let is_answer = message["role"] == "assistant";
-            return Ok((message, is_answer));
+            let role = item.require("role", ROLES)?;
+            let content = item.require("content", "a string or a list of parts")?.value;
+            item.finish()?;
+            if role.value == "tool" {
+                return Err(role.unsupported("a result of a tool is an item of type `function_call_output`"));
+            }
+            let is_answer = role.value == "assistant";
+            return Ok((json!({"role": role.value, "content": content}), is_answer));
         }
         "reasoning" => reasoning_item(&mut item)?,
         "function_call" => {
@@ -119,7 +126,7 @@ fn reasoning_item(item: &mut Fields) -> Result<Value, ApiError> {
 
 fn message(field: Field) -> Result<Message, ApiError> {
     let mut fields = field.object()?;
-    let role = fields.require("role", "one of system, developer, user, assistant, tool")?;
+    let role = fields.require("role", ROLES)?;
     let role_path = role.path.clone();
     let role = role.string()?;
     let mut rest = Map::new();
@@ -141,8 +148,7 @@ fn message(field: Field) -> Result<Message, ApiError> {
         }
         other => {
             let found = format!("the string \"{}\"", crate::wire::fields::shortened(other));
-            let expected = "one of system, developer, user, assistant, tool".to_owned();
-            return Err(ApiError::OutOfRange { path: role_path, found, expected });
+            return Err(ApiError::OutOfRange { path: role_path, found, expected: ROLES.to_owned() });
         }
     };
     fields.finish()?;
@@ -165,7 +171,7 @@ fn assistant(fields: &mut Fields, rest: &mut Map<String, Value>) -> Result<Conte
     let calls = fields.take("tool_calls").map(tool_calls).transpose()?.unwrap_or_default();
     let content = match fields.take("content") {
         Some(field) => content(field)?,
-        None if calls.is_empty() && rest.is_empty() => {
+        None if calls.is_empty() && !rest.contains_key("reasoning_content") => {
             let path = fields.path_of("content");
             return Err(ApiError::Missing {
                 path,
@@ -207,7 +213,7 @@ fn content(field: Field) -> Result<Content, ApiError> {
     if !field.value.is_array() {
         return Err(field.wrong("a string or a list of parts"));
     }
-    let empty = field.invalid("it is empty; a content has at least one part");
+    let empty = field.beyond("at least one part");
     let parts: Vec<Value> =
         field.list_within(|limits| limits.content_parts)?.into_iter().map(part).collect::<Result<_, _>>()?;
     if parts.is_empty() { Err(empty) } else { Ok(Content::Parts(parts)) }

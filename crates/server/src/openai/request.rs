@@ -62,11 +62,19 @@ pub(super) fn text_ends(fields: &mut Fields) -> Result<TextEnds, ApiError> {
     })
 }
 
-/// A list of tokens that the model has, no longer than its context.
+/// A list of tokens that the model has.
 pub(super) fn token_ids(field: Field, served: &Served) -> Result<Vec<TokenId>, ApiError> {
     let vocabulary = served.handle.vocabulary();
-    let ids = field.list(served.handle.context())?.into_iter();
-    ids.map(|field| field.token_id(vocabulary).map(TokenId)).collect()
+    let Value::Array(values) = field.value else { return Err(field.wrong("a list of token ids")) };
+    // Paths are made for faults alone: a list may be as long as a body.
+    let id = |(place, value): (usize, Value)| match value.as_u64() {
+        Some(id) if id < vocabulary as u64 => Ok(TokenId(id as u32)),
+        Some(_) | None => {
+            let (path, limits) = (format!("{}[{place}]", field.path), field.limits.clone());
+            Field { path, value, limits }.token_id(vocabulary).map(TokenId)
+        }
+    };
+    values.into_iter().enumerate().map(id).collect()
 }
 
 /// The model that the request names.
@@ -131,6 +139,10 @@ pub(crate) fn about_the_client(fields: &mut Fields) -> Result<(), ApiError> {
     fields.only("request_id", &[], "send it as the header `x-request-id`")
 }
 
+/// Variables of a template that are not for requests to set.
+pub(crate) const OWN_VARIABLES: [&str; 5] =
+    ["messages", "tools", "add_generation_prompt", "bos_token", "eos_token"];
+
 /// What the conversation's template is told: whether it ends where the answer begins, and its variables.
 pub(crate) fn render_options(fields: &mut Fields) -> Result<RenderOptions, ApiError> {
     fields.refuse("chat_template", "templates come with models, never from requests")?;
@@ -150,10 +162,9 @@ pub(crate) fn render_options(fields: &mut Fields) -> Result<RenderOptions, ApiEr
         if variables.len() > limit {
             return Err(ApiError::TooMany { path, found: variables.len(), limit });
         }
-        let own = ["messages", "tools", "add_generation_prompt", "bos_token", "eos_token"];
-        if let Some(name) = own.iter().find(|name| variables.contains_key(**name)) {
+        if let Some(name) = OWN_VARIABLES.iter().find(|name| variables.contains_key(**name)) {
             let why = "this variable is not for requests to set".to_owned();
-            return Err(ApiError::Invalid { path: format!("{path}.{name}"), why });
+            return Err(ApiError::Unsupported { path: format!("{path}.{name}"), why });
         }
     }
     Ok(RenderOptions {
@@ -178,7 +189,7 @@ pub(crate) fn reasoning_effort(
     }
     let knows = |name: &str| template.is_some_and(|template| template.mentions(name));
     if !knows("reasoning_effort") && !knows("enable_thinking") {
-        return Err(field.unsupported("the chat template of this model has no such setting"));
+        return Err(field.model_lacks("the chat template of this model has no such setting"));
     }
     let thinks = field.value != "none";
     if knows("enable_thinking") {
@@ -227,9 +238,9 @@ pub(super) fn prompts(field: Field, served: &Served) -> Result<Prompts, ApiError
     let Some(first) = field.value.as_array().map(|list| list.first().cloned()) else {
         return Err(field.wrong("a text, token ids, or a list of them"));
     };
-    let Some(first) = first else { return Err(field.invalid("it is empty; there is nothing to read")) };
+    let Some(first) = first else { return Err(field.beyond("something to read")) };
     let ids_of = |field: Field| {
-        let empty = field.invalid("it is empty; there is nothing to read");
+        let empty = field.beyond("at least one token id");
         let ids = token_ids(field, served)?;
         if ids.is_empty() { Err(empty) } else { Ok(ids) }
     };
@@ -249,7 +260,7 @@ pub(super) fn prompts(field: Field, served: &Served) -> Result<Prompts, ApiError
 /// The scores of a prompt come with a whole answer alone; `name` is what asks for them.
 pub(super) fn check_prompt_logprobs(params: &Params, delivery: Delivery, name: &str) -> Result<(), ApiError> {
     match delivery {
-        Delivery::Stream { .. } if params.prompt_logprobs.is_some() => Err(ApiError::Unsupported {
+        Delivery::Stream { .. } if params.prompt_logprobs.is_some() => Err(ApiError::Invalid {
             path: name.to_owned(),
             why: "the scores of a prompt's tokens are not streamed; ask without `stream`".to_owned(),
         }),

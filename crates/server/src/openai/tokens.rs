@@ -7,7 +7,7 @@ use super::request;
 use super::tools::{self, ToolForm};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::generate::prompt::{self, Conversation, shown};
+use crate::generate::prompt::{self, Conversation};
 use crate::models::Served;
 use crate::wire::body;
 use crate::wire::fields::Fields;
@@ -16,7 +16,6 @@ use axum::extract::State;
 use axum::http::Request;
 use axum::response::Response;
 use gannet_ops::TokenId;
-use gannet_text::decode::SpecialTokens;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -65,7 +64,7 @@ pub(crate) async fn detokenize(
     let tokens = fields.require("tokens", "a list of token ids")?;
     fields.finish()?;
     let ids = request::token_ids(tokens, &served)?;
-    Ok(json(&json!({"prompt": shown(&served.text.tokenizer, &ids, SpecialTokens::Show)})))
+    Ok(json(&json!({"prompt": prompt::text_of(&app, &served, ids).await?})))
 }
 
 /// The texts of the first model's tokens that have a role (`bos_token`, `eos_token` and the like), and its chat template.

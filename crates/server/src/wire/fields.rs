@@ -84,7 +84,7 @@ impl Fields {
     }
 
     /// A field that is a number of a range, if it is there.
-    pub(crate) fn number(&mut self, name: &str, range: RangeInclusive<f32>) -> Result<Option<f32>, ApiError> {
+    pub(crate) fn number(&mut self, name: &str, range: RangeInclusive<f64>) -> Result<Option<f32>, ApiError> {
         self.take(name).map(|field| field.number(range)).transpose()
     }
 
@@ -139,14 +139,14 @@ impl Field {
         }
     }
 
-    pub(crate) fn number(self, range: RangeInclusive<f32>) -> Result<f32, ApiError> {
+    /// A number of a range, to single precision; what is above zero stays so.
+    pub(crate) fn number(self, range: RangeInclusive<f64>) -> Result<f32, ApiError> {
         let Some(found) = self.value.as_f64() else { return Err(self.wrong("a number")) };
-        let mut single = found as f32;
-        if single == 0.0 && found > 0.0 {
-            // What is above zero stays so.
-            single = f32::MIN_POSITIVE;
+        if !range.contains(&found) {
+            return Err(self.outside(found, &range));
         }
-        if range.contains(&single) { Ok(single) } else { Err(self.outside(found, &range)) }
+        let single = found as f32;
+        Ok(if single == 0.0 && found > 0.0 { f32::MIN_POSITIVE } else { single })
     }
 
     /// A list of at most so many entries.
@@ -194,8 +194,19 @@ impl Field {
         ApiError::Unsupported { path: self.path.clone(), why: why.to_owned() }
     }
 
+    /// Something that this model hasn't.
+    pub(crate) fn model_lacks(&self, why: &str) -> ApiError {
+        ApiError::ModelLacks { path: self.path.clone(), why: why.to_owned() }
+    }
+
     pub(crate) fn invalid(&self, why: impl Into<String>) -> ApiError {
         ApiError::Invalid { path: self.path.clone(), why: why.into() }
+    }
+
+    /// A value of the right kind that isn't among those that are taken.
+    pub(crate) fn beyond(&self, expected: &str) -> ApiError {
+        let (path, found) = (self.path.clone(), describe(&self.value));
+        ApiError::OutOfRange { path, found, expected: expected.to_owned() }
     }
 
     fn outside<T: Display, R: Display>(&self, found: T, range: &RangeInclusive<R>) -> ApiError {
@@ -212,7 +223,9 @@ fn whole(number: &Number) -> Option<i64> {
     if let Some(whole) = number.as_i64() {
         return Some(whole);
     }
-    let float = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < 9e15)?;
+    // 2^63, beyond which there is no such whole number.
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    let float = number.as_f64().filter(|float| float.fract() == 0.0 && (-END..END).contains(float))?;
     (!number.is_u64()).then_some(float as i64)
 }
 

@@ -450,7 +450,7 @@ def a_wrong_schema_is_told_by_its_place():
     wrong = {"type": "object", "properties": {"a": {"type": "strange"}}}
     wrong = {"type": "json_schema", "json_schema": {"name": "n", "schema": wrong}}
     place = "response_format.json_schema.schema.properties.a"
-    refused(openai.BadRequestError, lambda: chat(response_format=wrong), param=place, code="invalid_value")
+    refused(openai.BadRequestError, lambda: chat(response_format=wrong), param=place, code="invalid_request")
     deep = {"type": "object"}
     for _ in range(200):
         deep = {"items": deep}

@@ -70,19 +70,31 @@ fn anthropic_error() -> Value {
         "timeout_error",
         "api_error",
     ];
-    let inside = given(&[("type", one_of(&kinds)), ("message", text())], &[]);
+    let inside = given(
+        &[
+            ("type", one_of(&kinds)),
+            ("message", text()),
+            ("param", optional(text())),
+            ("code", optional(text())),
+        ],
+        &[],
+    );
     given(&[("type", one_of(&["error"])), ("error", inside)], &[])
 }
 
+/// What is told of a prompt: how much of it was known, and how much was cut off where that was asked for.
+fn prompt_details() -> Value {
+    given(&[("cached_tokens", count())], &[("truncated_tokens", count())])
+}
+
 fn usage() -> Value {
-    let prompt = given(&[("cached_tokens", count())], &[]);
     let answer = given(&[("reasoning_tokens", count())], &[]);
     given(
         &[
             ("prompt_tokens", count()),
             ("completion_tokens", count()),
             ("total_tokens", count()),
-            ("prompt_tokens_details", prompt),
+            ("prompt_tokens_details", prompt_details()),
             ("completion_tokens_details", answer),
         ],
         &[],
@@ -188,7 +200,7 @@ fn response() -> Value {
     let usage = given(
         &[
             ("input_tokens", count()),
-            ("input_tokens_details", given(&[("cached_tokens", count())], &[])),
+            ("input_tokens_details", prompt_details()),
             ("output_tokens", count()),
             ("output_tokens_details", given(&[("reasoning_tokens", count())], &[])),
             ("total_tokens", count()),
@@ -222,9 +234,9 @@ fn response() -> Value {
         ("output", any(item())),
         ("usage", optional(usage)),
         ("previous_response_id", optional(text())),
-        ("truncation", one_of(&["disabled"])),
+        ("truncation", one_of(&["auto", "disabled"])),
     ];
-    given(&[&own[..], &echoed].concat(), &[])
+    given(&[&own[..], &echoed].concat(), &[("truncated_messages", count()), ("timings", timings())])
 }
 
 /// An item of a response.
@@ -269,18 +281,17 @@ fn message() -> Value {
             ("content", any(block)),
             ("stop_reason", one_of(&["end_turn", "max_tokens", "stop_sequence", "tool_use"])),
             ("stop_sequence", optional(text())),
-            ("usage", given(&counts.map(|name| (name, count())), &[])),
+            ("usage", given(&counts.map(|name| (name, count())), &[("truncated_input_tokens", count())])),
         ],
-        &[],
+        &[("timings", timings())],
     )
 }
 
 fn vectors() -> Value {
     let vector = json!({"anyOf": [any(number()), text()]});
     let entry = given(&[("object", one_of(&["embedding"])), ("index", count()), ("embedding", vector)], &[]);
-    let known = given(&[("cached_tokens", count())], &[]);
     let usage = given(
-        &[("prompt_tokens", count()), ("total_tokens", count()), ("prompt_tokens_details", known)],
+        &[("prompt_tokens", count()), ("total_tokens", count()), ("prompt_tokens_details", prompt_details())],
         &[],
     );
     given(&[("object", one_of(&["list"])), ("data", any(entry)), ("model", text()), ("usage", usage)], &[])

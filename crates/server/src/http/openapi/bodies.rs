@@ -1,7 +1,8 @@
 //! What routes take: a schema a body.
 
-use super::kinds::{Property, any, flag, integer, list, number, one_of, some, taken, text};
+use super::kinds::{Property, flag, integer, list, number, one_of, taken, text};
 use crate::limits::Limits;
+use crate::openai::request::OWN_VARIABLES;
 use serde_json::{Map, Value, json};
 
 /// All of them, for a server of these models and limits.
@@ -10,8 +11,8 @@ pub(super) fn schemas(models: &[&str], limits: &Limits) -> Map<String, Value> {
 }
 
 /// Bodies whose lists and numbers are bounded by these limits.
-struct Bodies<'a> {
-    limits: &'a Limits,
+pub(super) struct Bodies<'a> {
+    pub(super) limits: &'a Limits,
 }
 
 impl Bodies<'_> {
@@ -52,10 +53,10 @@ impl Bodies<'_> {
                     &[&one, &self.guided(), &anthropic, &self.message()],
                 ),
             ),
-            ("Count", body(&said, &[&anthropic, &conversation()])),
+            ("Count", body(&said, &[&anthropic, &self.conversation()])),
             ("Embedding", body(&["model", "input"], &[&self.embedding(), &time])),
-            ("Tokenize", self.tokenize(&model)),
-            ("Detokenize", body(&detokenized(models), &[&[("tokens", ids(0))]])),
+            ("Tokenize", self.tokenize(models, &model)),
+            ("Detokenize", body(&with_model(models, "tokens"), &[&[("tokens", ids(0))]])),
         ];
         entries.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect()
     }
@@ -93,6 +94,7 @@ impl Bodies<'_> {
             ("use_beam_search", constant(&json!(false))),
             ("return_token_ids", flag()),
             ("timings", flag()),
+            ("truncate_prompt_tokens", cut()),
         ]
     }
 
@@ -109,10 +111,15 @@ impl Bodies<'_> {
 
     /// The same with what routes of several answers add.
     fn drawing(&self) -> Vec<Property> {
-        let stop = json!({"type": "string", "minLength": 1, "maxLength": 1024});
+        let own = vec![("n", integer(1, i64::from(self.limits.choices))), ("stop", self.stops())];
+        [self.drawing_one(), own].concat()
+    }
+
+    /// A stop string, where the empty one is none, or several.
+    fn stops(&self) -> Value {
         let stop =
-            json!({"anyOf": [{"type": "string", "maxLength": 1024}, list(stop, 0, self.limits.stops)]});
-        [self.drawing_one(), vec![("n", integer(1, i64::from(self.limits.choices))), ("stop", stop)]].concat()
+            |least: u32| json!({"type": "string", "minLength": least, "maxLength": self.limits.stop_letters});
+        json!({"anyOf": [stop(0), list(stop(1), 0, self.limits.stops)]})
     }
 
     /// The field's names for the form of an answer.
@@ -222,44 +229,16 @@ impl Bodies<'_> {
         choices(reference, taken(&["type", "mode", "tools"], &own))
     }
 
-    fn messages(&self) -> Value {
-        let content = json!({"anyOf": [text(), parts()]});
-        let said = taken(
-            &["role", "content"],
-            &[
-                ("role", one_of(&["system", "developer", "user"])),
-                ("content", content.clone()),
-                ("name", text()),
-            ],
-        );
-        let result = taken(
-            &["role", "content"],
-            &[
-                ("role", one_of(&["tool"])),
-                ("content", content.clone()),
-                ("name", text()),
-                ("tool_call_id", text()),
-            ],
-        );
-        let call = function_call();
-        let answer =
-            |required: &'static str, calls| taken(&["role", required], &answered(content.clone(), calls));
-        let answers = [
-            answer("content", list(call.clone(), 0, self.limits.tool_calls)),
-            answer("tool_calls", list(call, 1, self.limits.tool_calls)),
-        ];
-        some(json!({"anyOf": [said, result, answers[0], answers[1]]}))
-    }
-
     /// What a template is told beside the conversation.
     fn template(&self) -> Vec<Property> {
+        let variables = json!({
+            "type": "object", "maxProperties": self.limits.template_variables,
+            "propertyNames": {"not": {"enum": OWN_VARIABLES}},
+        });
         vec![
             ("continue_final_message", flag()),
             ("add_generation_prompt", flag()),
-            (
-                "chat_template_kwargs",
-                json!({"type": "object", "maxProperties": self.limits.template_variables}),
-            ),
+            ("chat_template_kwargs", variables),
         ]
     }
 
@@ -302,7 +281,7 @@ impl Bodies<'_> {
             taken(&["type", "name", "schema"], &[vec![("type", one_of(&["json_schema"]))], self.schema()].concat()),
         ]});
         vec![
-            ("input", json!({"anyOf": [text(), items()]})),
+            ("input", json!({"anyOf": [text(), self.items()]})),
             ("instructions", text()),
             ("previous_response_id", text()),
             ("max_output_tokens", count(1)),
@@ -312,7 +291,7 @@ impl Bodies<'_> {
             ("reasoning", taken(&[], &[("effort", effort())])),
             ("thinking_token_budget", count(0)),
             ("stream_options", taken(&[], &[("include_obfuscation", constant(&json!(false)))])),
-            ("truncation", constant(&json!("disabled"))),
+            ("truncation", one_of(&["auto", "disabled"])),
             ("include", constant(&json!([]))),
             ("top_logprobs", constant(&json!(0))),
             ("prompt_logprobs", json!({"type": "null"})),
@@ -320,17 +299,13 @@ impl Bodies<'_> {
     }
 
     fn message(&self) -> Vec<Property> {
-        let stop = json!({"type": "string", "minLength": 1, "maxLength": 1024});
         let own = vec![
             ("max_tokens", count(1)),
-            (
-                "stop_sequences",
-                json!({"anyOf": [{"type": "string", "maxLength": 1024}, list(stop, 0, self.limits.stops)]}),
-            ),
+            ("stop_sequences", self.stops()),
             ("metadata", json!({"type": "object"})),
             ("service_tier", one_of(&["auto", "standard_only"])),
         ];
-        [conversation(), own].concat()
+        [self.conversation(), own].concat()
     }
 
     fn embedding(&self) -> Vec<Property> {
@@ -342,11 +317,12 @@ impl Bodies<'_> {
             ("priority", integer(-1_000_000, 1_000_000)),
             ("cache_salt", text()),
             ("user", text()),
+            ("truncate_prompt_tokens", cut()),
         ]
     }
 
     /// A text or a conversation.
-    fn tokenize(&self, model: &Value) -> Value {
+    fn tokenize(&self, models: &[&str], model: &Value) -> Value {
         let shared = [("model", model.clone()), ("return_token_strs", flag())];
         let words = [("prompt", text()), ("add_special_tokens", flag())];
         let chat = [
@@ -356,18 +332,23 @@ impl Bodies<'_> {
         ]
         .concat();
         json!({"anyOf": [
-            taken(&["model", "prompt"], &[&shared[..], &words].concat()),
-            taken(&["model", "messages"], &[&shared[..], &chat].concat()),
+            taken(&with_model(models, "prompt"), &[&shared[..], &words].concat()),
+            taken(&with_model(models, "messages"), &[&shared[..], &chat].concat()),
         ]})
     }
 }
 
 /// A server of one model needs not be told which one it is.
-fn detokenized(models: &[&str]) -> Vec<&'static str> {
-    if models.len() == 1 { vec!["tokens"] } else { vec!["model", "tokens"] }
+fn with_model(models: &[&str], name: &'static str) -> Vec<&'static str> {
+    if models.len() == 1 { vec![name] } else { vec!["model", name] }
 }
 
-fn count(least: i64) -> Value {
+/// How many tokens of a prompt are kept.
+fn cut() -> Value {
+    json!({"anyOf": [constant(&json!(-1)), count(1)]})
+}
+
+pub(super) fn count(least: i64) -> Value {
     integer(least, i64::from(i32::MAX))
 }
 
@@ -375,7 +356,7 @@ fn ids(least: usize) -> Value {
     json!({"type": "array", "items": integer(0, i64::from(u32::MAX)), "minItems": least})
 }
 
-fn constant(value: &Value) -> Value {
+pub(super) fn constant(value: &Value) -> Value {
     json!({"const": value})
 }
 
@@ -400,10 +381,10 @@ fn streaming() -> Vec<Property> {
     let no = constant(&json!(false));
     let options =
         [("include_usage", flag()), ("include_obfuscation", no.clone()), ("continuous_usage_stats", no)];
-    vec![("stream_options", taken(&[], &options))]
+    vec![("stream_options", taken(&[], &options)), ("return_progress", flag())]
 }
 
-fn function_type() -> Property {
+pub(super) fn function_type() -> Property {
     ("type", one_of(&["function"]))
 }
 
@@ -420,105 +401,6 @@ fn anthropic_choice() -> Value {
     ]})
 }
 
-/// Texts as parts of a message's content.
-fn parts() -> Value {
-    let own = |kinds: &[&str], name: &'static str| {
-        let annotations = constant(&json!([]));
-        taken(
-            &["type", name],
-            &[
-                ("type", one_of(kinds)),
-                (name, text()),
-                ("annotations", annotations),
-                ("logprobs", json!({})),
-                ("cache_control", json!({})),
-            ],
-        )
-    };
-    let part =
-        json!({"anyOf": [own(&["text", "input_text", "output_text"], "text"), own(&["refusal"], "refusal")]});
-    some(part)
-}
-
-fn function_call() -> Value {
-    let function = taken(&["name"], &[("name", text()), ("arguments", text())]);
-    taken(&["function"], &[("id", text()), function_type(), ("function", function), ("index", json!({}))])
-}
-
-/// An assistant's message.
-fn answered(content: Value, calls: Value) -> Vec<Property> {
-    vec![
-        ("role", one_of(&["assistant"])),
-        ("content", content),
-        ("name", text()),
-        ("refusal", json!({})),
-        ("annotations", constant(&json!([]))),
-        ("reasoning_content", text()),
-        ("reasoning", text()),
-        ("tool_calls", calls),
-    ]
-}
-
 fn effort() -> Value {
     one_of(&["none", "minimal", "low", "medium", "high", "xhigh"])
-}
-
-/// The items of a response's input.
-fn items() -> Value {
-    let item = |required: &[&str], kind: &str, own: &[Property]| {
-        let common = [("type", one_of(&[kind])), ("id", json!({})), ("status", json!({}))];
-        taken(&[&["type"], required].concat(), &[&common[..], own].concat())
-    };
-    let content = json!({"anyOf": [text(), parts()]});
-    let said = [
-        ("role", one_of(&["system", "developer", "user", "assistant"])),
-        ("content", content.clone()),
-        ("phase", json!({})),
-        ("id", json!({})),
-        ("status", json!({})),
-        ("type", one_of(&["message"])),
-    ];
-    let thought =
-        taken(&["text"], &[("type", one_of(&["reasoning_text", "summary_text"])), ("text", text())]);
-    let thoughts = any(thought);
-    let item = json!({"anyOf": [
-        taken(&["role", "content"], &said),
-        item(&["call_id", "name", "arguments"], "function_call",
-            &[("call_id", text()), ("name", text()), ("arguments", text())]),
-        item(&["call_id", "output"], "function_call_output", &[("call_id", text()), ("output", content)]),
-        item(&["content"], "reasoning", &[("summary", thoughts.clone()), ("content", thoughts)]),
-    ]});
-    some(item)
-}
-
-/// A conversation in Anthropic's form.
-fn conversation() -> Vec<Property> {
-    let block = |kind: &str, required: &[&str], own: &[Property]| {
-        let common = [("type", one_of(&[kind])), ("cache_control", json!({}))];
-        taken(&[&["type"], required].concat(), &[&common[..], own].concat())
-    };
-    let said = block("text", &["text"], &[("text", text()), ("citations", constant(&json!([])))]);
-    let texts = any(said.clone());
-    let thought = block("thinking", &["thinking"], &[("thinking", text()), ("signature", json!({}))]);
-    let call = [("id", text()), ("name", text()), ("input", json!({"type": "object"}))];
-    let call = block("tool_use", &["id", "name", "input"], &call);
-    let content = json!({"anyOf": [text(), texts.clone()]});
-    let result = [("tool_use_id", text()), ("content", content.clone()), ("is_error", flag())];
-    let result = block("tool_result", &["tool_use_id"], &result);
-    let message = |role: &str, blocks: Value| {
-        let content = json!({"anyOf": [text(), any(blocks)]});
-        taken(&["role", "content"], &[("role", one_of(&[role])), ("content", content)])
-    };
-    let user = message("user", json!({"anyOf": [said.clone(), thought.clone(), result]}));
-    let assistant = message("assistant", json!({"anyOf": [said, thought, call]}));
-    let thinking = [
-        ("type", one_of(&["enabled", "adaptive", "disabled"])),
-        ("budget_tokens", count(0)),
-        ("display", one_of(&["summarized"])),
-    ];
-    vec![
-        ("system", content),
-        ("messages", some(json!({"anyOf": [user, assistant]}))),
-        ("thinking", taken(&["type"], &thinking)),
-    ]
 }

@@ -43,11 +43,6 @@ pub(super) fn any(items: Value) -> Value {
     json!({"type": "array", "items": items})
 }
 
-/// A list that isn't empty.
-pub(super) fn some(items: Value) -> Value {
-    json!({"type": "array", "items": items, "minItems": 1})
-}
-
 /// An object of a request: these properties, of which some must be there; no others.
 pub(super) fn taken(required: &[&str], properties: &[Property]) -> Value {
     let property = |(name, schema): &Property| {

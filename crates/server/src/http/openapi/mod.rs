@@ -5,6 +5,7 @@
 
 mod answers;
 mod bodies;
+mod conversations;
 mod kinds;
 
 use crate::app::App;

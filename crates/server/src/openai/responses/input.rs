@@ -112,11 +112,11 @@ fn said(field: Field) -> Result<Vec<Message>, ApiError> {
 
 fn delivery(fields: &mut Fields, is_kept: bool) -> Result<Delivery, ApiError> {
     let is_streamed = fields.boolean("stream")?.unwrap_or(false);
-    fields.only(
-        "stream_options",
-        &[json!({}), json!({"include_obfuscation": false})],
-        "chunks are not padded",
-    )?;
+    if let Some(options) = fields.take("stream_options") {
+        let mut options = options.object()?;
+        options.only("include_obfuscation", &[json!(false)], "chunks are not padded")?;
+        options.finish()?;
+    }
     let background = fields.take("background");
     let Some(background) = background.filter(|field| field.value != false) else {
         return Ok(if is_streamed { Delivery::Stream } else { Delivery::Whole });
