@@ -39,7 +39,13 @@ impl Sequence {
         let pages = context.div_ceil(PAGE_TOKENS) as u32;
         let is_recurrent = program.state.is_recurrent();
         let snapshots = if is_recurrent { context as u32 } else { 0 };
-        let budget = Budget { pages: vec![pages; groups], recurrent_slots: 1, snapshots, sampler_slots: 1, ..Budget::default() };
+        let budget = Budget {
+            pages: vec![pages; groups],
+            recurrent_slots: 1,
+            snapshots,
+            sampler_slots: 1,
+            ..Budget::default()
+        };
         let weights = backend.upload(weights, &program.weights).expect("the weights can be uploaded");
         let state = backend.allocate(&program.state, &budget).expect("the state can be allocated");
         let limits = BatchLimits { rows: context, sequences: 1, outputs: context, context };

@@ -41,14 +41,14 @@ pub(crate) fn linear_codes(
 ) {
     let isa = crew.isa;
     let outputs = linears.iter().flatten().map(|linear| linear.panels.rows).sum();
-    let step = codes::outputs_per_part(crew, outputs);
+    let steps = codes::tile_of_part(crew, x.rows(), outputs);
     let products = linears.each_ref().map(|linear| {
         let Linear { panels, bias, .. } = linear.as_ref()?;
         Some(CodeProduct { isa, x, panels, matrix: 0, bias: *bias })
     });
     let outs = linears.each_mut().map(|linear| linear.as_mut().map(|it| (&mut *it.out, it.panels.rows)));
-    crew.turn.columns_of_each(outs, step, |number, mut columns| {
+    crew.turn.tiles_of_each(outs, steps, |number, mut columns| {
         let product = products[number].as_ref().expect("each buffer has its product");
-        product.part(0..x.rows(), Places::Same, &mut columns);
+        product.part(columns.rows(), Places::Same, &mut columns);
     });
 }

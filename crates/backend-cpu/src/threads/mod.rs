@@ -1,8 +1,9 @@
 //! The thread team: a fixed number of members that run one piece of work together, the caller among them.
 //!
 //! One team a backend, used in turns: [`Team::turn`] waits until no other plan runs. Work is cut into parts
-//! that don't depend on the number of members, and a member takes the next part that is left; so threads
-//! decide who computes a part, never what it computes.
+//! that don't depend on the number of members, and a member takes the next part that is left, first of its own share; so
+//! threads decide who computes a part, never what it computes. Shares are runs of equal length, so that a member meets
+//! in its own caches what it made of the same rows before.
 //!
 //! A member that sleeps, or that the system runs something else on, is not waited for: the others take its
 //! parts, and it finds the gate closed when it comes. One that is put aside in the middle of a part has to be
@@ -27,7 +28,7 @@ use gate::Gate;
 use rest::{Account, Lateness, Rests, involuntary_switches};
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -47,11 +48,18 @@ struct Shared {
     /// The present piece; `None` tells the members to end.
     work: UnsafeCell<Option<&'static Work<'static>>>,
     lateness: Lateness,
+    /// How many parts of each member's share of the present piece are taken.
+    taken: Box<[Taken]>,
     /// Whether the team ends; a member that rests looks.
     ends: AtomicBool,
     /// What a member panicked with.
     panic: Mutex<Option<Box<dyn std::any::Any + Send>>>,
 }
+
+/// A count in a line of its own, because members that count beside each other would wait for the line.
+#[derive(Default)]
+#[repr(align(128))]
+struct Taken(AtomicUsize);
 
 // SAFETY: `work` is written by the holder of the turn alone, while the gate is closed and nobody is behind
 // it, and read by members behind the gate alone. Opening it orders the write before the read, and leaving it
@@ -76,6 +84,7 @@ impl Team {
             gate: Gate::new(spin),
             work: UnsafeCell::new(None),
             lateness: Lateness::new(members.saturating_sub(1) as u32),
+            taken: (0..members).map(|_| Taken::default()).collect(),
             ends: AtomicBool::new(false),
             panic: Mutex::new(None),
         });
@@ -190,7 +199,6 @@ fn sleep(rest: Duration, ends: &AtomicBool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicUsize;
 
     #[test]
     fn each_part_is_done_once_by_any_number_of_members() {
@@ -261,8 +269,8 @@ mod tests {
         assert!((0..70).all(|i| out[i] == i / 10 + 1 + 100 * (i % 10)));
         let mut other = vec![0usize; 7 * 4];
         let both = [Some((&mut out[..], 10)), None, Some((&mut other[..], 4))];
-        turn.columns_of_each(both, 3, |number, mut columns| {
-            for row in 0..7 {
+        turn.tiles_of_each(both, (3, 3), |number, mut columns| {
+            for row in columns.rows() {
                 let first = columns.range().start;
                 let numbers = columns.row(row).iter_mut().enumerate();
                 numbers.for_each(|(i, x)| *x = 1000 * (number / 2 + 1) + 10 * row + first + i);

@@ -6,7 +6,7 @@
 use super::Turn;
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 impl Turn<'_> {
     /// Calls `work` for each run of `rows_per_part` rows of `width` elements, with the first row's number and
@@ -101,30 +101,34 @@ impl Turn<'_> {
         });
     }
 
-    /// As [`Turn::columns`] for several buffers at once, each with its width; `work` hears which one.
-    pub(crate) fn columns_of_each<T: Send, const N: usize>(
+    /// Calls `work` for each run of `rows_step` rows and `step` columns of several buffers of as many rows, each with its
+    /// width; `work` hears which buffer. Runs of the same rows follow each other.
+    pub(crate) fn tiles_of_each<T: Send, const N: usize>(
         &mut self,
         outs: [Option<(&mut [T], usize)>; N],
-        step: usize,
+        (rows_step, step): (usize, usize),
         work: impl Fn(usize, Columns<'_, T>) + Sync,
     ) {
-        // (buffer, width, rows, parts up to its last)
-        let mut parts = 0;
+        // (buffer, width, tiles of a run of rows up to its last)
+        let (mut tiles, mut rows) = (0, 0);
         let buffers = outs.map(|out| {
             let (out, width) = out?;
             assert!(width > 0 && step > 0 && out.len().is_multiple_of(width), "the buffer holds whole rows");
-            parts += width.div_ceil(step);
-            let rows = out.len() / width;
-            Some((Shared::new(out), width, rows, parts))
+            assert!(tiles == 0 || rows == out.len() / width, "the buffers have the same rows");
+            tiles += width.div_ceil(step);
+            rows = out.len() / width;
+            Some((Shared::new(out), width, tiles))
         });
-        self.each_member(parts, |_, part| {
+        self.each_member(tiles * rows.div_ceil(rows_step), |_, part| {
+            let (run, tile) = (part / tiles, part % tiles);
             let mut there =
                 buffers.iter().enumerate().filter_map(|(number, it)| Some((number, it.as_ref()?)));
-            let found = there.find(|(_, (.., end))| part < *end);
-            let (number, (out, width, rows, end)) = found.expect("the last ends with all");
-            let start = (part + width.div_ceil(step) - end) * step;
+            let found = there.find(|(_, (.., end))| tile < *end);
+            let (number, (out, width, end)) = found.expect("the last ends with all");
+            let start = (tile + width.div_ceil(step) - end) * step;
             let range = start..(start + step).min(*width);
-            work(number, Columns { out, width: *width, rows: 0..*rows, range });
+            let rows = run * rows_step..((run + 1) * rows_step).min(rows);
+            work(number, Columns { out, width: *width, rows, range });
         });
     }
 
@@ -147,20 +151,26 @@ impl Turn<'_> {
         });
     }
 
-    /// Calls `work` once for each part below `parts`, on whichever member is free, with the member's number.
+    /// Calls `work` once for each part below `parts`, with the number of the member that does it: each member has an equal run
+    /// of them as its share, and who is done with that helps the others.
     pub(super) fn each_member(&mut self, parts: usize, work: impl Fn(usize, usize) + Sync) {
         if parts <= 1 || self.is_alone() {
             (0..parts).for_each(|part| work(0, part));
             return;
         }
-        let next = AtomicUsize::new(0);
+        let taken = &self.team.shared.taken;
+        let members = taken.len();
+        taken.iter().for_each(|taken| taken.0.store(0, Ordering::Relaxed));
         self.run(&|member| {
-            loop {
-                let part = next.fetch_add(1, Ordering::Relaxed);
-                if part >= parts {
-                    return;
+            for share in (member..members).chain(0..member) {
+                let (start, end) = (parts * share / members, parts * (share + 1) / members);
+                loop {
+                    let part = start + taken[share].0.fetch_add(1, Ordering::Relaxed);
+                    if part >= end {
+                        break;
+                    }
+                    work(member, part);
                 }
-                work(member, part);
             }
         });
     }
@@ -176,6 +186,11 @@ pub(crate) struct Columns<'a, T> {
 }
 
 impl<T> Columns<'_, T> {
+    /// The rows.
+    pub(crate) fn rows(&self) -> Range<usize> {
+        self.rows.clone()
+    }
+
     /// The columns.
     pub(crate) fn range(&self) -> Range<usize> {
         self.range.clone()

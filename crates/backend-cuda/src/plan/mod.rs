@@ -27,8 +27,8 @@ use gannet_ops::sampling::{Drawer, SampleRow, Workspace};
 use gannet_ops::step::PendingStep;
 use gannet_ops::{
     Batch, BatchLimits, DeviceError, Element, InputKind, Interrupter, Node, NodeObserver, NodeTime, Op,
-    OutputKind, Plan, PlanBytes, Program, Rows, SampleRows, State, StateEntry, StateId, StepId, StepOutput, TokenSource,
-    ValueId, Weights, verify,
+    OutputKind, Plan, PlanBytes, Program, Rows, SampleRows, State, StateEntry, StateId, StepId, StepOutput,
+    TokenSource, ValueId, Weights, verify,
 };
 use kept::Kept;
 use launches::{Call, Frame};

@@ -78,7 +78,7 @@ pub(crate) enum Terms {
 }
 
 /// Most rows of a group.
-const GROUP_ROWS: usize = 16;
+pub(super) const GROUP_ROWS: usize = 16;
 
 /// Rows of a value as codes, `[groups, blocks, rows of a group]`: a product goes over the blocks of a group's rows
 /// from front to back, so what it needs next is what a processor fetches ahead.

@@ -24,7 +24,7 @@
 //! sums and for all their terms. One row is bound by memory; many rows by the instruction that multiplies codes, of which there are eight
 //! for 3 to 6 others that take the same units.
 
-use super::activations::{Activations, Block, Far, Terms, WORDS};
+use super::activations::{Activations, Block, Far, GROUP_ROWS, Terms, WORDS};
 use crate::kernels::Crew;
 use crate::panels::{
     BlockScales, Offset, PanelFormat, PanelVisitor, Panels, Planes, SUB_BLOCK, Scales, head_bytes, run_bytes,
@@ -50,6 +50,17 @@ pub(crate) fn outputs_per_part(crew: &Crew<'_>, outputs: usize) -> usize {
     outputs.div_ceil(parts).next_multiple_of(LANES)
 }
 
+/// How many rows and outputs a part of the work has. Rows that are many enough are cut, and keep all outputs: so a member
+/// reads the codes that it made itself, and writes rows that it reads next.
+pub(crate) fn tile_of_part(crew: &Crew<'_>, rows: usize, outputs: usize) -> (usize, usize) {
+    let parts = crew.turn.members() * PARTS_PER_MEMBER;
+    if rows >= parts * GROUP_ROWS {
+        (rows.div_ceil(parts).next_multiple_of(GROUP_ROWS), outputs.next_multiple_of(LANES))
+    } else {
+        (rows.max(1), outputs_per_part(crew, outputs))
+    }
+}
+
 /// A product of some rows with one matrix of a stack.
 #[derive(Clone, Copy)]
 pub(crate) struct CodeProduct<'a> {
@@ -66,16 +77,16 @@ pub(crate) struct CodeProduct<'a> {
 pub(crate) enum Places<'a> {
     /// That of the same number.
     Same,
-    /// The second number of the row's pair, of which the first row has the first.
+    /// The second number of the row's pair; the first row of the product has the first pair.
     Listed(&'a [(u32, u32)]),
 }
 
 impl Places<'_> {
     #[inline(always)]
-    fn of(self, row: usize) -> usize {
+    fn of(self, row: usize, rows: &Range<usize>) -> usize {
         match self {
             Places::Same => row,
-            Places::Listed(pairs) => pairs[row].1 as usize,
+            Places::Listed(pairs) => pairs[row - rows.start].1 as usize,
         }
     }
 }
@@ -249,7 +260,7 @@ impl<F: PanelFormat> PanelRows<'_, '_, F> {
     /// Writes the sums of a row.
     #[inline(always)]
     fn put<L: Lanes>(&mut self, row: usize, lanes: Range<usize>, sums: L) {
-        let out = &mut self.columns.row(self.places.of(row - self.rows.start))[lanes.clone()];
+        let out = &mut self.columns.row(self.places.of(row, &self.rows))[lanes.clone()];
         let sums = match self.bias {
             Some(bias) => sums.add(L::load_part(&bias[lanes])),
             None => sums,
