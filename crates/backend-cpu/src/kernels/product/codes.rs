@@ -228,7 +228,13 @@ impl<F: PanelFormat> PanelRows<'_, '_, F> {
             let (heads, sub_blocks) = run.split_at(head_bytes::<F>());
             for sub_block in sub_blocks.chunks_exact(sub_block_bytes::<F>()) {
                 let Some(x) = x.next().and_then(<[_]>::first_chunk::<ROWS>) else { return };
-                let far = if FAR { far.next().and_then(<[_]>::first_chunk::<ROWS>) } else { None };
+                let far = if FAR {
+                    // Known to be there, so that no row looks.
+                    let Some(far) = far.next().and_then(<[_]>::first_chunk::<ROWS>) else { return };
+                    Some(far)
+                } else {
+                    None
+                };
                 if ROWS > 1 {
                     // Some rows keep the processor too busy to see in time that it will need what follows.
                     for line in sub_block.chunks(LINE) {
