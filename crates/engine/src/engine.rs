@@ -40,7 +40,7 @@ pub struct EngineOptions {
     pub waiting: usize,
     /// Steps in flight: 1 where a step is computed by the time it is submitted, 2 where a device computes it.
     pub depth: usize,
-    /// Rows of a step; what fits into its time where absent.
+    /// Rows of a step, but for those of more sequences that decode; what fits into its time where absent.
     pub step_rows: Option<usize>,
 }
 
@@ -67,6 +67,16 @@ pub enum OptionsError {
         /// Slots of the runner's budget.
         slots: usize,
     },
+    /// A step that has no room for a token of each sequence.
+    #[error(
+        "a step has {rows} rows at most, and {sequences} sequences are to have one each; raise the one or lower the other"
+    )]
+    StepTooSmall {
+        /// Rows of the largest step that the runner was made for.
+        rows: usize,
+        /// Sequences asked for.
+        sequences: usize,
+    },
 }
 
 impl EngineOptions {
@@ -80,6 +90,9 @@ impl EngineOptions {
         ];
         if let Some((what, _)) = limits.into_iter().find(|(_, limit)| *limit == 0) {
             return Err(OptionsError::Nothing { what });
+        }
+        if runner.step_rows < self.sequences {
+            return Err(OptionsError::StepTooSmall { rows: runner.step_rows, sequences: self.sequences });
         }
         let of = |exists: bool, slots: u32| exists.then_some(slots as usize);
         let recurrent = of(runner.layout.is_recurrent(), runner.budget.recurrent_slots);

@@ -168,14 +168,12 @@ impl EngineHandle {
         self.stats.read()
     }
 
-    /// What lies in memory of the plan and its state. Waits for the step in progress, so it is for threads that may.
-    ///
-    /// # Errors
-    /// The engine has too much to hear, or has stopped.
-    pub fn measure(&self) -> Result<RunnerBytes, SubmitError> {
+    /// What lies in memory of the plan and its state. Waits for the step in progress, at most as long as `patience`; none
+    /// where it takes longer, or the engine has stopped.
+    pub fn measure(&self, patience: Duration) -> Option<RunnerBytes> {
         let (sender, answer) = bounded(1);
-        self.send(Command::Measure(sender))?;
-        answer.recv().map_err(|_| SubmitError::Stopped)
+        self.send(Command::Measure(sender)).ok()?;
+        answer.recv_timeout(patience).ok()
     }
 
     /// A waiting request's place in the queue; none where it waits no more, or the engine has not looked at it yet.

@@ -3,7 +3,7 @@
 mod support;
 
 use crossbeam_channel::unbounded;
-use gannet_engine::{EngineOptions, Event, FinishReason, OptionsError, SubmitError, evaluate};
+use gannet_engine::{EngineOptions, Event, FinishReason, OptionsError, Runner, SubmitError, evaluate};
 use gannet_ops::sampling::{Adaptive, Mirostat, Sampling, logprobs};
 use gannet_ops::{Budget, TokenId};
 use std::sync::Arc;
@@ -329,4 +329,7 @@ fn limits_of_nothing_and_beyond_memory_are_errors_before_the_start() {
         refused.to_string().contains("2 sequences") && refused.to_string().contains("for 1"),
         "{refused}"
     );
+    let narrow = Runner { step_rows: 3, ..runner };
+    let refused = EngineOptions { sequences: 4, ..usual }.check(&narrow).expect_err("four rows are needed");
+    assert_eq!(refused, OptionsError::StepTooSmall { rows: 3, sequences: 4 });
 }

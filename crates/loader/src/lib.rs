@@ -165,6 +165,19 @@ pub fn load_within(
     Ok(Loaded { model, text, program, runner, memory, weight_bytes, grant, unused })
 }
 
+/// Finds out whether a model can be loaded at all, with so many bytes: reads no weight.
+///
+/// # Errors
+/// Those of [`load`] that its files and what was chosen bring about.
+pub fn check(path: &Path, options: &LoadOptions, available_bytes: u64) -> Result<(), LoadError> {
+    let checkpoint = Checkpoint::open(path)?;
+    let mut model = gannet_model::recognise(&checkpoint)?;
+    apply(options, &mut model)?;
+    let wanted = Wanted::new(&model, &checkpoint, options)?;
+    let program = model.program(&wanted.program_options())?;
+    MemoryPlan::fit(&wanted, &program, checkpoint.tensor_bytes() as u64, available_bytes).map(drop)
+}
+
 /// Bytes that a backend has for models: those of its device, or those of the machine.
 pub fn available_bytes(backend: &dyn Backend) -> u64 {
     backend.free_bytes().unwrap_or_else(machine::available_bytes)

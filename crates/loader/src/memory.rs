@@ -86,7 +86,12 @@ impl Wanted {
         Ok(Self {
             context,
             context_is_asked: options.context.is_some(),
-            step_rows: options.step_rows.unwrap_or(step_rows).min(context.saturating_mul(sequences)),
+            // Each sequence has a row in every step.
+            step_rows: options
+                .step_rows
+                .unwrap_or(step_rows)
+                .min(context.saturating_mul(sequences))
+                .max(sequences),
             sequences,
             fewer_sequences: options.fewer_sequences,
             kv_format: options.kv_format.unwrap_or_else(|| kv_format_for(checkpoint)),
@@ -338,6 +343,18 @@ mod tests {
         assert_eq!(found(alone.total() - alone.of(MemoryClass::Pages) / 2), (1, 256));
         let exact = LoadOptions { fewer_sequences: false, ..options };
         assert_eq!(plan_with(&exact, all.memory.total() - 1).expect("a part fits").sequences, 8);
+    }
+
+    #[test]
+    fn a_step_has_a_row_of_each_sequence() {
+        for (sequences, asked, expected) in
+            [(1, None, 512), (1000, None, 1000), (7, Some(3), 7), (7, Some(9), 9)]
+        {
+            let options =
+                LoadOptions { sequences: Some(sequences), step_rows: asked, ..LoadOptions::default() };
+            let plan = plan_with(&options, u64::MAX).expect("everything fits");
+            assert_eq!((plan.step_rows, plan.limits().rows), (expected, expected), "{sequences} sequences");
+        }
     }
 
     #[test]

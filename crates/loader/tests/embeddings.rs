@@ -22,6 +22,7 @@ const VECTORS: LoadOptions = LoadOptions {
     rope_scaling: None,
     force_context: false,
     purpose: Purpose::Vectors { pooling: None },
+    drafts: 0,
 };
 
 /// How far an element may be from the reference's, as a part of the largest.

@@ -7,10 +7,11 @@ use crossbeam_channel::unbounded;
 use gannet_backend_cpu::{CpuBackend, CpuOptions};
 use gannet_engine::{EngineOptions, Event, FinishReason, Request, Runner};
 use gannet_loader::machine::Process;
-use gannet_loader::{LoadOptions, Loaded, MemoryBroker, Running, load_within, start};
+use gannet_loader::{LoadOptions, Loaded, MemoryBroker, MemoryClass, MemoryUse, Running, load_within, start};
 use gannet_ops::TokenId;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How far apart they may be: so many bytes, or a twentieth of the plan where that is more.
 const DIFFERENCE_MAX: u64 = 64 << 20;
@@ -45,6 +46,21 @@ fn serve(runner: Runner) -> Running {
     running
 }
 
+/// What is counted lies within its plan, and what requests touch is there.
+fn check_classes(model: &str, planned: &MemoryUse, used: &MemoryUse) {
+    for class in MemoryClass::ALL {
+        let (planned, used) = (planned.of(class), used.of(class));
+        // Weights are arranged for the processor, and the margin is whatever is left.
+        let is_exact = !matches!(class, MemoryClass::Weights | MemoryClass::Margin);
+        assert!(!is_exact || used <= planned, "{model}: {used} bytes of {} for {planned}", class.name());
+        let is_touched = matches!(class, MemoryClass::Pages | MemoryClass::Slots | MemoryClass::Scratch);
+        assert!(!is_touched || planned == 0 || used > 0, "{model}: no {} lie in memory", class.name());
+    }
+    let weights = [planned, used].map(|memory| memory.of(MemoryClass::Weights));
+    let limit = DIFFERENCE_MAX.max(weights[0] / 20);
+    assert!(weights[0].abs_diff(weights[1]) <= limit, "{model}: weights of {weights:?}");
+}
+
 fn check(model: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(model);
     assert!(path.exists(), "{} is missing: `cargo xtask models` gets those of `models/`", path.display());
@@ -57,13 +73,16 @@ fn check(model: &str) {
     };
     let broker = MemoryBroker::new(8 << 30);
     let before = own_bytes();
-    let Loaded { runner, memory, grant, text, .. } =
+    let Loaded { runner, memory, weight_bytes, grant, text, .. } =
         load_within(&broker, &path, &backend, &options, &|_| ()).expect("the model loads");
     let planned = memory.memory;
     assert_eq!(broker.total() - broker.free(), planned.total(), "what is planned is asked of the broker");
     let running = serve(runner);
     let measured = own_bytes().saturating_sub(before);
-    println!("{model}: planned {planned}, {} in all; measured {measured}", planned.total());
+    let used = running.handle.measure(Duration::from_secs(60)).expect("the engine is idle");
+    let used = MemoryUse::of_runner(weight_bytes, &used).with_rest_of(measured);
+    println!("{model}: planned {planned}, {} in all; measured {used}, {measured} in all", planned.total());
+    check_classes(model, &planned, &used);
     let limit = DIFFERENCE_MAX.max(planned.total() / 20);
     let difference = planned.total().abs_diff(measured);
     assert!(difference <= limit, "{model}: planned {planned}, measured {measured}: {difference} bytes apart");

@@ -43,7 +43,7 @@ pub use limits::{Limit, Limits};
 #[cfg(feature = "otlp")]
 pub use log::start_log_with_traces;
 pub use log::{LogForm, start_log};
-pub use models::{Facts, LoadFailure, Model, ModelEntry, ModelSource};
+pub use models::{Facts, LoadFailure, Measure, Model, ModelEntry, ModelSource};
 pub use run::serve;
 #[cfg(feature = "otlp")]
 pub use traces::Traces;

@@ -16,6 +16,7 @@ use gannet_engine::{EngineHandle, PrefixFollower};
 use gannet_grammar::{GrammarError, Grammars};
 use gannet_ops::TokenId;
 use gannet_text::text::Text;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -47,6 +48,24 @@ pub struct Facts {
     pub numerics_id: String,
     /// Bytes that its memory is planned to take, by class.
     pub memory: Vec<(&'static str, u64)>,
+    /// Says what lies in memory.
+    pub used_memory: Measure,
+}
+
+/// Says how many bytes of each class lie in memory of a model; nothing where its engine doesn't answer in time. May wait.
+#[derive(Clone)]
+pub struct Measure(pub Arc<dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync>);
+
+impl Default for Measure {
+    fn default() -> Self {
+        Self(Arc::new(Vec::new))
+    }
+}
+
+impl fmt::Debug for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Measure")
+    }
 }
 
 /// How a model comes into memory.

@@ -233,7 +233,11 @@ fn drafts_across_the_edge_of_a_page_leave_nothing_wherever_they_fall() {
         let batch = stepper.batch(&[part]);
         let (step, output) = stepper.run(0, &batch);
         found.extend_from_slice(&output.outputs[..standing]);
+        let waiting = stepper.state.bytes().candidates;
+        let priced = stepper.layout.candidate_bytes(1 + drafts) as u64;
+        assert!(waiting > priced / 2 && waiting <= priced, "{waiting} bytes wait, {priced} were priced");
         stepper.state.accept(step, &[standing as u32]).expect("so many rows stand");
+        assert_eq!(stepper.state.bytes().candidates, 0);
         for (place, index) in (start + standing..tokens.len()).enumerate() {
             let banks = if place % 2 == 0 { (Some(1), 0) } else { (Some(0), 1) };
             let part = Part { banks, ..Part::new(0, index as u32, &tokens[index..=index]) };

@@ -41,7 +41,7 @@ pub fn for_wish(layout: &StateLayout, wish: &Wish) -> Budget {
                 return (wish.depth as u32 + 1).saturating_mul(wish.sequences).saturating_add(snapshots);
             }
         };
-        (tokens.div_ceil(PAGE_TOKENS) as u32).saturating_mul(wish.sequences)
+        u32::try_from(tokens.div_ceil(PAGE_TOKENS)).unwrap_or(u32::MAX).saturating_mul(wish.sequences)
     };
     // The row before the drafts is one of those whose states wait.
     let (candidates, candidate_rows) = match wish.drafts {
@@ -96,4 +96,76 @@ pub fn largest_context(layout: &StateLayout, wish: &Wish, available: u64) -> usi
         }
     }
     fitting * PAGE_TOKENS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_ops::{
+        ConvLayout, DeltaLayout, KvFormat, PageGroup, PagedLayout, RecurrentLayout, Rollback, StateEntry,
+    };
+
+    /// A layer of keys and values in half precision and one of recurrent state: a window of 3 inputs of 10 channels, and 2
+    /// matrices of 4 x 3.
+    fn layout(rollback: Rollback) -> StateLayout {
+        let paged = PagedLayout {
+            kv_heads: 2,
+            key_dim: 8,
+            value_dim: 8,
+            key_format: KvFormat::F16,
+            value_format: KvFormat::F16,
+            group: GroupId(0),
+            open: None,
+        };
+        let recurrent = RecurrentLayout {
+            conv: ConvLayout { channels: 10, kernel: 4 },
+            state: DeltaLayout { value_heads: 2, key_dim: 4, value_dim: 3 },
+            rollback,
+        };
+        StateLayout {
+            groups: vec![PageGroup { name: "full".to_owned(), lifetime: PageLifetime::Full }],
+            entries: vec![StateEntry::Paged(paged), StateEntry::Recurrent(recurrent)],
+            sampler: None,
+        }
+    }
+
+    #[test]
+    fn every_class_of_state_has_its_price() {
+        let wish = Wish { context: 1000, step_rows: 64, depth: 2, sequences: 3, snapshots: 5, drafts: 4 };
+        let (page, bank) = (2 * 2 * 8 * 64 * 2, (3 * 10 + 2 * 4 * 3) * 4);
+        // Of five rows, of which four are drafts: the state before and after each, or the window and what each brings.
+        let candidates =
+            [(Rollback::Candidates, 6 * bank), (Rollback::Replay, (3 * 10 + 5 * 2 * (10 + 2)) * 4)];
+        for (rollback, candidate) in candidates {
+            let layout = layout(rollback);
+            let expected = StateBytes {
+                pages: 3 * 16 * page,
+                slots: 3 * 2 * bank,
+                candidates: 3 * 2 * candidate,
+                snapshots: 5 * bank,
+            };
+            assert_eq!(bytes(&layout, &for_wish(&layout, &wish)), expected, "{rollback:?}");
+            let plain = for_wish(&layout, &Wish { drafts: 0, ..wish });
+            assert_eq!(bytes(&layout, &plain), StateBytes { candidates: 0, ..expected });
+            // Drafts leave less for the context.
+            let all = expected.total();
+            assert_eq!(largest_context(&layout, &wish, all), 1000);
+            assert_eq!(largest_context(&layout, &wish, all - 1), 15 * 64);
+            assert_eq!(largest_context(&layout, &Wish { drafts: 0, ..wish }, all - 6 * candidate), 1000);
+        }
+    }
+
+    #[test]
+    fn a_wish_beyond_all_memory_fits_nowhere() {
+        let layout = layout(Rollback::Replay);
+        let most = Wish {
+            context: usize::MAX,
+            step_rows: 64,
+            depth: 2,
+            sequences: u32::MAX,
+            snapshots: u32::MAX,
+            drafts: u32::MAX,
+        };
+        assert_eq!(largest_context(&layout, &most, u64::MAX - 1), 0);
+    }
 }

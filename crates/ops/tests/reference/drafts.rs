@@ -63,6 +63,20 @@ fn both_rollbacks_give_the_same_bits() {
 }
 
 #[test]
+fn what_drafted_rows_leave_is_kept_until_it_is_known_which_stand() {
+    for rollback in [Rollback::Candidates, Rollback::Replay] {
+        let mut device = device(rollback);
+        device.step(&[Part::new(0, 0, &PROMPT)]);
+        let candidates = |device: &Device| device.state.bytes().candidates;
+        assert_eq!(candidates(&device), 0);
+        let (step, _) = device.step(&[Part::new(0, 12, &drafts(2)).drafts(3)]);
+        assert!(candidates(&device) > 0, "{rollback:?}");
+        device.state.accept(step, &[1]).expect("the step is remembered");
+        assert_eq!(candidates(&device), 0, "{rollback:?}");
+    }
+}
+
+#[test]
 fn no_accepted_row_leaves_the_state_before_the_step() {
     for rollback in [Rollback::Candidates, Rollback::Replay] {
         let mut device = device(rollback);

@@ -4,6 +4,7 @@
 
 use super::choice::Choice;
 use super::held::Held;
+use super::inbox::{Heard, inbox};
 use super::params::Params;
 use super::parts::Part;
 use super::prompt::{Prompt, shown};
@@ -18,7 +19,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep;
 use tracing::Span;
 
@@ -101,7 +101,7 @@ pub(crate) struct Course {
 /// Answers that are being made.
 pub(crate) struct Answering {
     served: Arc<Served>,
-    events: UnboundedReceiver<Vec<(RequestId, Event)>>,
+    events: Heard,
     running: HashMap<RequestId, Running>,
     choices: Vec<Choice>,
     pub(crate) total: Total,
@@ -128,18 +128,6 @@ struct Running {
     last_token: Option<Instant>,
 }
 
-/// Hands the engine's events over to a task.
-struct Inbox(UnboundedSender<Vec<(RequestId, Event)>>);
-
-impl Sink for Inbox {
-    fn deliver(&self, events: &mut Vec<(RequestId, Event)>) -> Vec<RequestId> {
-        match self.0.send(std::mem::take(events)) {
-            Ok(()) => Vec::new(),
-            Err(unheard) => unheard.0.into_iter().map(|(id, _)| id).collect(),
-        }
-    }
-}
-
 impl Answering {
     /// Hands prompts to the engine; answer `p * n + c` is the `c`th of prompt `p`.
     pub(crate) fn start(
@@ -149,8 +137,7 @@ impl Answering {
         held: &Held,
         prompt_path: &'static str,
     ) -> Result<Self, ApiError> {
-        let (sender, events) = unbounded_channel();
-        let sink: Arc<dyn Sink> = Arc::new(Inbox(sender));
+        let (sink, events) = inbox();
         let count = prompts.len() * params.choices as usize;
         let permit = served.admit(count)?;
         let mut choices = Vec::with_capacity(count);
@@ -206,11 +193,8 @@ impl Answering {
         while !self.running.is_empty() {
             let mut phase = self.served.phase.clone();
             let events = tokio::select! {
-                events = self.events.recv() => events,
+                events = self.events.next() => events?,
                 _ = phase.wait_for(|phase| *phase == Phase::Aborting) => return Err(ApiError::Draining),
-            };
-            let Some(events) = events else {
-                return Err(ApiError::Failed("the engine has stopped".to_owned()));
             };
             let mut updates: Vec<Update> = Vec::new();
             for (id, event) in events {

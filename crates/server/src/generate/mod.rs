@@ -11,4 +11,5 @@ pub(crate) mod answering;
 mod choice;
 pub(crate) mod collect;
 pub(crate) mod embedding;
+mod inbox;
 pub(crate) mod parts;

@@ -42,7 +42,10 @@ pub(super) async fn version() -> Response {
 
 /// What is counted, for Prometheus.
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let text = crate::metrics::of_models(&app.models.loaded());
+    let models = app.models.loaded();
+    // A scrape that panics is an empty one.
+    let text =
+        tokio::task::spawn_blocking(move || crate::metrics::of_models(&models)).await.unwrap_or_default();
     (StatusCode::OK, [("content-type", "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 

@@ -32,6 +32,9 @@ impl Series<'_> {
     }
 }
 
+/// What lies in memory of a model, which its engine is asked for.
+const USED: &str = "gannet_memory_used_bytes";
+
 /// A process's memory, which is not one model's.
 const RESIDENT: &str = "process_resident_memory_bytes";
 
@@ -256,7 +259,7 @@ fn counted(count: &AtomicU64) -> f64 {
     count.load(Ordering::Relaxed) as f64
 }
 
-/// All series of these models.
+/// All series of these models. Waits for what their engines say of their memory.
 pub(crate) fn of_models(models: &[Arc<Served>]) -> String {
     let mut text = String::new();
     let stats: Vec<EngineStats> = models.iter().map(|served| served.handle.stats()).collect();
@@ -264,6 +267,15 @@ pub(crate) fn of_models(models: &[Arc<Served>]) -> String {
         text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
         for (served, stats) in models.iter().zip(&stats) {
             write(&mut Series { text: &mut text, name, model: &served.name }, served, stats);
+        }
+    }
+    text.push_str(&format!(
+        "# HELP {USED} Memory of the model that was touched, by class.\n# TYPE {USED} gauge\n"
+    ));
+    for served in models {
+        for (class, bytes) in (served.facts.used_memory.0)() {
+            let mut series = Series { text: &mut text, name: USED, model: &served.name };
+            series.sample("", &[("class", class)], bytes as f64);
         }
     }
     if let Some(bytes) = resident_bytes() {

@@ -27,6 +27,8 @@ fn what_is_answered_is_counted() {
     for part in [
         "gannet_pages{model_name=\"toy\",kind=\"full\",held=\"free\"} ",
         "gannet_memory_bytes{model_name=\"toy\",class=\"weights\"} ",
+        "gannet_memory_used_bytes{model_name=\"toy\",class=\"weights\"} ",
+        "gannet_memory_used_bytes{model_name=\"toy\",class=\"pages\"} ",
         "gannet_numerics_info{model_name=\"toy\",numerics_id=\"",
         "gannet_prefix_common_tokens_total{model_name=\"toy\"} ",
         "vllm:lora_requests_info{model_name=\"toy\",max_lora=\"0\",running_lora_adapters=\"\",waiting_lora_adapters=\"\"} ",

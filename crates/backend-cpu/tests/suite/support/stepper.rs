@@ -15,7 +15,7 @@ pub(crate) const LIMITS: BatchLimits = BatchLimits { rows: 200, sequences: 4, ou
 pub(crate) struct Stepper {
     pub(crate) plans: Vec<Box<dyn Plan>>,
     pub(crate) state: Box<dyn State>,
-    layout: Arc<StateLayout>,
+    pub(crate) layout: Arc<StateLayout>,
 }
 
 /// One sequence's part of a step.

@@ -22,6 +22,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Requests that an engine hears of before it runs.
+const STREAMS_MAX: usize = 1024;
+
 /// A plan that gives the same token to whoever asks.
 #[derive(Default)]
 struct IdlePlan {
@@ -133,6 +136,11 @@ struct LoopCost {
 
 /// Measures and prints.
 pub(super) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
+    if arguments.streams_max() > STREAMS_MAX {
+        return Err(Failure::usage(format!(
+            "--loop runs at most {STREAMS_MAX} --streams, all of which are there before the first step"
+        )));
+    }
     let path = arguments.model.reference.locate()?;
     let tokens = arguments.decode.iter().copied().max().unwrap_or(1).max(1);
     let costs = arguments.streams.iter().map(|streams| measure(arguments, &path, *streams, tokens));

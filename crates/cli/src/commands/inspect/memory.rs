@@ -14,6 +14,7 @@ use gannet_ops::{KvFormat, TokenId};
 use serde::{Serialize, Serializer};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The memory of a model that runs.
 #[derive(Debug, Serialize)]
@@ -152,6 +153,8 @@ impl MemoryFacts {
     }
 }
 
+/// How long an idle engine may take to say what lies in memory.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Tokens of the prompt that each sequence answers.
 const PROMPT_TOKENS: usize = 64;
 
@@ -175,14 +178,15 @@ fn answer(runner: Runner, sequences: usize) -> Result<RunnerBytes, Failure> {
             None
         }
     });
-    let measured = handle.measure();
+    let measured = handle.measure(PATIENCE);
     drop(handle);
     if let Err(panic) = thread.join() {
         std::panic::resume_unwind(panic);
     }
-    match failure {
-        Some(why) => Err(anyhow::anyhow!("the model doesn't answer: {why}").into()),
-        None => Ok(measured?),
+    match (failure, measured) {
+        (Some(why), _) => Err(anyhow::anyhow!("the model doesn't answer: {why}").into()),
+        (None, None) => Err(anyhow::anyhow!("the engine doesn't say what lies in its memory").into()),
+        (None, Some(measured)) => Ok(measured),
     }
 }
 

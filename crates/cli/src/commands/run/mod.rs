@@ -89,6 +89,12 @@ pub(crate) struct RunArguments {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &RunArguments) -> Result<(), Failure> {
+    let (least, most) = (arguments.min_tokens, arguments.max_tokens);
+    if least > most {
+        return Err(Failure::usage(format!(
+            "--min-tokens {least} are more than the {most} that an answer may have (--max-tokens)"
+        )));
+    }
     let task = Task::choose(arguments, stdin().is_terminal() && stdout().is_terminal())?;
     let session = Session::start(arguments)?;
     match task {

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::model_reference::ModelReference;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use gannet_loader::{LoadOptions, MemoryBroker};
+use gannet_loader::{DEFAULT_STEP_ROWS, LoadOptions, MemoryBroker};
 use gannet_ops::Backend;
 use gannet_server::{Config, Keys, LevelFilter, LogForm, ModelEntry, Origins, Tls};
 use limits::LimitArguments;
@@ -61,6 +61,10 @@ pub(crate) struct ServeArguments {
     /// Sequences of each model that run at once [default: 8, or as many fewer as leave each the whole context]
     #[arg(long, visible_alias = "sequences", value_name = "N", value_parser = values::streams)]
     max_sequences: Option<usize>,
+    /// Tokens of a step: fewer let an arriving prompt delay others less, more let it come sooner [default: as many as fit
+    /// into its time]
+    #[arg(long, value_name = "N", value_parser = values::token_count)]
+    step_tokens: Option<usize>,
     /// Models in memory at once, those longest unused go first [default: what memory allows]
     #[arg(long, value_name = "N", value_parser = values::streams)]
     max_loaded_models: Option<usize>,
@@ -232,15 +236,28 @@ fn models(arguments: &ServeArguments, backend: &Arc<dyn Backend>) -> Result<Vec<
             path: reference.locate()?,
             backend: backend.clone(),
             broker: broker.clone(),
-            options: LoadOptions {
-                sequences: Some(arguments.max_sequences.unwrap_or(DEFAULT_SEQUENCES)),
-                fewer_sequences: arguments.max_sequences.is_none(),
-                ..arguments.context.load_options()
-            },
+            options: load_options(arguments)?,
             waiting: arguments.limits.limits.waiting,
+            step_tokens: arguments.step_tokens,
             vectors,
         };
+        source.check()?;
         entries.push(ModelEntry { name, source: Arc::new(source) });
     }
     Ok(entries)
+}
+
+/// How each model is loaded.
+fn load_options(arguments: &ServeArguments) -> Result<LoadOptions, Failure> {
+    let sequences = arguments.max_sequences.unwrap_or(DEFAULT_SEQUENCES);
+    if let Some(tokens) = arguments.step_tokens {
+        values::check_step_tokens(tokens, ("--max-sequences", sequences))?;
+    }
+    Ok(LoadOptions {
+        sequences: Some(sequences),
+        fewer_sequences: arguments.max_sequences.is_none(),
+        // The default is what a step of most lengths has room for.
+        step_rows: arguments.step_tokens.map(|tokens| tokens.max(DEFAULT_STEP_ROWS)),
+        ..arguments.context.load_options()
+    })
 }

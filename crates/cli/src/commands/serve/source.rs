@@ -3,12 +3,16 @@
 use crate::commands::end_token_ids;
 use crate::model_reference::ModelReference;
 use gannet_engine::{EngineOptions, PrefixFollower};
-use gannet_loader::{LoadError, LoadOptions, Loaded, MemoryBroker, MemoryClass, Purpose, Running};
+use gannet_loader::{LoadError, LoadOptions, Loaded, MemoryBroker, MemoryClass, MemoryUse, Purpose, Running};
 use gannet_ops::{Backend, PoolKind};
-use gannet_server::{Facts, LoadFailure, Model, ModelSource};
+use gannet_server::{Facts, LoadFailure, Measure, Model, ModelSource};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long an engine's step is waited for to ask for its memory.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A model and what clients call it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +55,8 @@ pub(super) struct Source {
     pub(super) options: LoadOptions,
     /// Requests that may wait.
     pub(super) waiting: usize,
+    /// Tokens of a step; as many as fit into its time where absent.
+    pub(super) step_tokens: Option<usize>,
     /// Whether it makes vectors, and of which rows; text where absent, and where its files say no other.
     pub(super) vectors: Option<Pooled>,
 }
@@ -59,36 +65,60 @@ pub(super) struct Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pooled(pub(super) Option<PoolKind>);
 
-impl ModelSource for Source {
-    fn load(&self, follower: Option<PrefixFollower>) -> Result<Model, LoadFailure> {
+impl Source {
+    /// Finds out whether the model can ever be loaded, before anybody asks for it.
+    pub(super) fn check(&self) -> Result<(), LoadError> {
+        self.for_its_purpose(|options| gannet_loader::check(&self.path, options, self.broker.total()))
+    }
+
+    /// Does something with a model for what it was made for.
+    fn for_its_purpose<T>(&self, act: impl Fn(&LoadOptions) -> Result<T, LoadError>) -> Result<T, LoadError> {
         let vectors = |pooling| Purpose::Vectors { pooling };
         let purpose = self.vectors.map_or(Purpose::Text, |Pooled(pooling)| vectors(pooling));
-        let options = LoadOptions { purpose, ..self.options };
-        let load = |options| {
-            gannet_loader::load_within(&self.broker, &self.path, self.backend.as_ref(), &options, &|_| ())
-        };
-        let loaded = match load(options) {
+        match act(&LoadOptions { purpose, ..self.options }) {
             // A model that makes no text was made for vectors.
-            Err(LoadError::MakesNoText { .. }) => load(LoadOptions { purpose: vectors(None), ..options }),
-            loaded => loaded,
-        };
-        let Loaded { model, text, mut runner, memory, grant, .. } = loaded.map_err(failure)?;
+            Err(LoadError::MakesNoText { .. }) => {
+                act(&LoadOptions { purpose: vectors(None), ..self.options })
+            }
+            done => done,
+        }
+    }
+}
+
+impl ModelSource for Source {
+    fn load(&self, follower: Option<PrefixFollower>) -> Result<Model, LoadFailure> {
+        let loaded = self.for_its_purpose(|options| {
+            gannet_loader::load_within(&self.broker, &self.path, self.backend.as_ref(), options, &|_| ())
+        });
+        let Loaded { model, text, mut runner, memory, weight_bytes, grant, .. } = loaded.map_err(failure)?;
         runner.prefix_follower = follower;
         let sequences = memory.sequences;
-        let class = |class: MemoryClass| (class.name(), memory.memory.of(class));
-        let facts = Facts {
-            numerics_id: runner.numerics_id.to_string(),
-            memory: MemoryClass::ALL.into_iter().map(class).filter(|(_, bytes)| *bytes > 0).collect(),
-        };
+        let numerics_id = runner.numerics_id.to_string();
         let text = text.map_err(failure)?;
         let end_tokens = end_token_ids(&model, Some(&text));
         let is_recurrent = runner.layout.is_recurrent();
-        let options =
-            EngineOptions { sequences, waiting: sequences + self.waiting, ..EngineOptions::default() };
+        let options = EngineOptions {
+            sequences,
+            waiting: sequences + self.waiting,
+            step_rows: self.step_tokens,
+            ..EngineOptions::default()
+        };
         let Running { handle, thread } =
             gannet_loader::start_lending(runner, options, grant).map_err(failure)?;
+        let measured = handle.clone();
+        let used_memory = Measure(Arc::new(move || {
+            let used = |runner| by_class(&MemoryUse::of_runner(weight_bytes, &runner));
+            measured.measure(PATIENCE).map(used).unwrap_or_default()
+        }));
+        let facts = Facts { numerics_id, memory: by_class(&memory.memory), used_memory };
         Ok(Model { handle, thread, text, end_tokens, sequences, is_recurrent, facts })
     }
+}
+
+/// The classes that have any bytes.
+fn by_class(memory: &MemoryUse) -> Vec<(&'static str, u64)> {
+    let class = |class: MemoryClass| (class.name(), memory.of(class));
+    MemoryClass::ALL.into_iter().map(class).filter(|(_, bytes)| *bytes > 0).collect()
 }
 
 fn failure(error: LoadError) -> LoadFailure {

@@ -2,11 +2,11 @@
 
 use super::client::{Answer, Connection};
 use gannet_backend_cpu::{CpuBackend, CpuOptions};
-use gannet_engine::{EngineOptions, PrefixFollower};
+use gannet_engine::{EngineOptions, PrefixFollower, RunnerBytes};
 use gannet_loader::{LoadOptions, Loaded, MemoryClass, Purpose, Running, load, start};
 use gannet_ops::{PoolKind, TokenId};
 use gannet_server::{
-    Bound, Config, Facts, Keys, Limits, LoadFailure, Model, ModelEntry, ModelSource, Origins,
+    Bound, Config, Facts, Keys, Limits, LoadFailure, Measure, Model, ModelEntry, ModelSource, Origins,
 };
 use gannet_testing::toy::{self, write_toy};
 use serde_json::Value;
@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
@@ -57,16 +58,20 @@ impl ModelSource for ToySource {
         let context = self.context;
         let options =
             LoadOptions { sequences, purpose, context, force_context: true, ..LoadOptions::default() };
-        let Loaded { text, mut runner, memory, .. } =
+        let Loaded { text, mut runner, memory, weight_bytes, .. } =
             load(&self.path, &backend, &options, &|_| ()).map_err(|error| broken(&error))?;
         runner.prefix_follower = follower;
-        let facts = Facts {
-            numerics_id: runner.numerics_id.to_string(),
-            memory: vec![("weights", memory.memory.of(MemoryClass::Weights))],
-        };
+        let numerics_id = runner.numerics_id.to_string();
         let waiting = self.sequences + self.waiting;
         let options = EngineOptions { sequences: self.sequences, waiting, ..EngineOptions::default() };
         let Running { handle, thread } = start(runner, options).unwrap();
+        let measured = handle.clone();
+        let used_memory = Measure(Arc::new(move || {
+            let used = |bytes: RunnerBytes| vec![("weights", weight_bytes), ("pages", bytes.state.pages)];
+            measured.measure(Duration::from_secs(10)).map(used).unwrap_or_default()
+        }));
+        let memory = vec![("weights", memory.memory.of(MemoryClass::Weights))];
+        let facts = Facts { numerics_id, memory, used_memory };
         let end_tokens = [toy::END_OF_TEXT, toy::TURN_ENDS].map(TokenId).to_vec();
         Ok(Model {
             handle,

@@ -23,6 +23,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 use trace::{Arrival, Shape, trace};
 
+/// How long an idle engine may take to say what lies in memory.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// What a trace looks like.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Trace (with --serve-sim)")]
@@ -66,6 +69,9 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
         long_prompt: given.long_prompt,
     });
     let sequences = arguments.streams_max();
+    if let Some(tokens) = given.step_tokens {
+        values::check_step_tokens(tokens, ("--streams", sequences))?;
+    }
     let backend = arguments.model.device.open()?;
     let path = arguments.model.reference.locate()?;
     let longest = arrivals.iter().map(|arrival| arrival.prompt_tokens + arrival.answer_tokens).max();
@@ -90,7 +96,7 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
     let report = replay(&handle, &arrivals, vocabulary)?;
     let report = report.with_memory(&MemoryFigures {
         planned: memory.memory,
-        measured: MemoryUse::of_runner(weight_bytes, &handle.measure()?),
+        measured: MemoryUse::of_runner(weight_bytes, &handle.measure(PATIENCE).unwrap_or_default()),
         before,
         after: Process::measure(),
     });
