@@ -2,7 +2,8 @@
 
 /// A line of a fact and what it is called.
 pub(crate) fn entry(name: &str, fact: &str) -> String {
-    format!("{name:<15}{fact}")
+    // A name that fills its column keeps a space before its fact.
+    format!("{name:<14} {fact}")
 }
 
 /// Bytes in binary units.
