@@ -4,9 +4,11 @@
 //! expected values.
 
 use gannet_backend_cpu::{ActivationFormat, CpuBackend, CpuOptions};
+use gannet_engine::budget::{self, Wish};
 use gannet_engine::evaluate;
 use gannet_loader::{LoadOptions, Loaded, load, open};
-use gannet_ops::TokenId;
+use gannet_model::ProgramOptions;
+use gannet_ops::{KvFormat, Rollback, TokenId};
 use gannet_ops::sampling::logprobs;
 use gannet_text::tokenizer::Specials;
 use safetensors::SafeTensors;
@@ -61,6 +63,24 @@ fn smollm2_tokenises_as_its_reference() {
 #[test]
 fn gemma3_tokenises_as_its_reference() {
     check_tokens(&GEMMA3);
+}
+
+#[test]
+fn int8_keeps_nearly_twice_the_tokens_in_the_same_memory() {
+    let wish =
+        Wish { context: 8192, step_rows: 512, depth: 1, sequences: 1, snapshots: 0, drafts: 0 };
+    for case in [&SMOLLM2, &GEMMA3] {
+        let model = open(&case.model()).expect("the model is understood").model;
+        let layout = |kv_format| {
+            let options = ProgramOptions { context: wish.context, kv_format, rollback: Rollback::Replay };
+            model.program(&options).expect("the program can be made").state
+        };
+        let (halves, codes) = (layout(KvFormat::F16), layout(KvFormat::Int8));
+        let bytes = budget::bytes(&halves, &budget::for_wish(&halves, &wish)).total();
+        let tokens = budget::largest_context(&codes, &Wish { context: 10 * wish.context, ..wish }, bytes);
+        println!("{}: {tokens} tokens in the {bytes} bytes of {}", case.file, wish.context);
+        assert!(tokens as f64 >= 1.85 * wish.context as f64, "{}: {tokens} tokens", case.file);
+    }
 }
 
 #[test]
