@@ -4,6 +4,7 @@ pub(crate) mod values;
 
 use crate::backend::{ActivationsName, BackendName};
 use crate::commands::{bench, doctor, embed, eval, inspect, models, pull, rm, run, serve};
+use crate::failure::Failure;
 use crate::model_reference::ModelReference;
 use clap::{Args, Parser, Subcommand};
 use gannet_backend_cpu::IsaLevel;
@@ -104,4 +105,15 @@ impl ContextArguments {
             ..LoadOptions::default()
         }
     }
+}
+
+/// Checks that a step has room for a token of each sequence; `flag` is the one that says how many there are.
+pub(crate) fn check_step_tokens(tokens: usize, (flag, sequences): (&str, usize)) -> Result<(), Failure> {
+    if tokens >= sequences {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "steps of --step-tokens {tokens} have no room for a token of each of {sequences} sequences ({flag}); \
+         raise the one or lower the other"
+    )))
 }

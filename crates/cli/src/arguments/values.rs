@@ -57,17 +57,6 @@ pub(crate) fn streams(text: &str) -> Result<usize, String> {
     count(text, "streams", MAX_STREAMS)
 }
 
-/// Checks that a step has room for a token of each sequence; `flag` is the one that says how many there are.
-pub(crate) fn check_step_tokens(tokens: usize, (flag, sequences): (&str, usize)) -> Result<(), Failure> {
-    if tokens >= sequences {
-        return Ok(());
-    }
-    Err(Failure::usage(format!(
-        "steps of --step-tokens {tokens} have no room for a token of each of {sequences} sequences ({flag}); \
-         raise the one or lower the other"
-    )))
-}
-
 /// How often something is done.
 pub(crate) fn times(text: &str) -> Result<usize, String> {
     count(text, "times", MAX_TIMES)

@@ -5,7 +5,7 @@
 mod limits;
 mod source;
 
-use crate::arguments::{ContextArguments, DeviceArguments, MemoryArguments, values};
+use crate::arguments::{ContextArguments, DeviceArguments, MemoryArguments, check_step_tokens, values};
 use crate::commands::embed::Pooling;
 use crate::failure::Failure;
 use crate::model_reference::ModelReference;
@@ -251,7 +251,7 @@ fn models(arguments: &ServeArguments, backend: &Arc<dyn Backend>) -> Result<Vec<
 fn load_options(arguments: &ServeArguments) -> Result<LoadOptions, Failure> {
     let sequences = arguments.max_sequences.unwrap_or(DEFAULT_SEQUENCES);
     if let Some(tokens) = arguments.step_tokens {
-        values::check_step_tokens(tokens, ("--max-sequences", sequences))?;
+        check_step_tokens(tokens, ("--max-sequences", sequences))?;
     }
     Ok(LoadOptions {
         sequences: Some(sequences),

@@ -8,7 +8,7 @@ mod report;
 mod trace;
 
 use super::BenchArguments;
-use crate::arguments::values;
+use crate::arguments::{check_step_tokens, values};
 use crate::failure::Failure;
 use crate::output;
 use crate::progress;
@@ -70,7 +70,7 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
     });
     let sequences = arguments.streams_max();
     if let Some(tokens) = given.step_tokens {
-        values::check_step_tokens(tokens, ("--streams", sequences))?;
+        check_step_tokens(tokens, ("--streams", sequences))?;
     }
     let backend = arguments.model.device.open()?;
     let path = arguments.model.reference.locate()?;
