@@ -16,10 +16,14 @@ const NAME: &str = "smollm2";
 const VECTORS: &str = "smollm2-vectors";
 /// The pinned scanner.
 const CANARY: &str = "compatcanary@0.2.2";
-/// Seed of what schemathesis makes up.
-const SEED: &str = "1";
 /// The part of the server's processor time that threads beside the engine's may take.
 const OTHER_SHARE: f64 = 0.05;
+/// Of the engine's rate without a server, the part that clients get at least.
+const SERVED_SHARE: f64 = 0.8;
+/// Clients of the load, and tokens of its prompts and answers.
+const STREAMS: &str = "64";
+const PROMPT: &str = "64";
+const ANSWER: &str = "48";
 /// Files of llama.cpp's tests that are about what both servers have.
 const LLAMA_TESTS: [&str; 6] =
     ["basic", "chat_completion", "compat_anthropic", "compat_oai_responses", "embedding", "security"];
@@ -34,9 +38,9 @@ fn exact(bench: &Bench<'_>, context: &str, more: &[&str]) -> Result<Server> {
 }
 
 /// A server as a person starts it.
-fn plain(bench: &Bench<'_>, more: &[&str]) -> Result<Server> {
+fn plain(bench: &Bench<'_>, context: &str, more: &[&str]) -> Result<Server> {
     let named = format!("{NAME}={}", bench.model.display());
-    Server::start(&bench.binary, &[&["--context", "2048", "--model", &named], more].concat())
+    Server::start(&bench.binary, &[&["--context", context, "--model", &named], more].concat())
 }
 
 fn script(bench: &Bench<'_>, python: &Path, file: &str, arguments: &[&str]) -> Result<()> {
@@ -68,7 +72,7 @@ pub(super) fn canary(bench: &Bench<'_>) -> Result<()> {
         .arg(&folder)
         .arg(CANARY);
     process::run(&mut install)?;
-    let server = plain(bench, &[])?;
+    let server = plain(bench, "2048", &[])?;
     let address = format!("{}/v1", server.address);
     let mut scan = Command::new("node");
     scan.arg(program).args(["scan", "--base-url", &address, "--model", NAME, "--fail-on", "any"]);
@@ -77,7 +81,7 @@ pub(super) fn canary(bench: &Bench<'_>) -> Result<()> {
 
 pub(super) fn schemas(bench: &Bench<'_>) -> Result<()> {
     let python = bench.python("clients-python", "requirements.txt")?;
-    let server = plain(bench, &[])?;
+    let server = plain(bench, "2048", &[])?;
     let count = match bench.form {
         Form::Short => "10",
         Form::Long => "300",
@@ -87,25 +91,31 @@ pub(super) fn schemas(bench: &Bench<'_>) -> Result<()> {
 
 pub(super) fn contract(bench: &Bench<'_>) -> Result<()> {
     let python = bench.python("contract-python", "contract/requirements.txt")?;
-    // Short answers, so that many fit into the time.
-    let small = ["--max-sequences", "4", "--max-waiting", "4"];
-    let server = exact(bench, "256", &small)?;
-    let (examples, seconds) = match bench.form {
-        Form::Short => ("5", "60"),
-        Form::Long => ("200", "1200"),
+    // A short context makes short answers, and few sequences a queue that fills.
+    let server = exact(bench, "96", &["--max-sequences", "4", "--max-waiting", "4"])?;
+    // What is made up depends on the seed alone, never on the time that it takes; the phase of coverage has thousands of
+    // cases of each large body.
+    let (seeds, phases, examples) = match bench.form {
+        Form::Short => (1..=1, "fuzzing", "20"),
+        Form::Long => (2..=6, "coverage,fuzzing", "200"),
     };
     let folder = bench.file("contract");
-    let mut command = Command::new(&python);
-    command.args(["-B", "-m", "schemathesis.cli", "--config-file"]).arg(folder.join("schemathesis.toml"));
-    command.args(["run", &format!("{}/openapi.json", server.address), "--seed", SEED]);
-    command.args(["--max-examples", examples, "--max-time", seconds, "--workers", "1"]);
-    command.env("SCHEMATHESIS_HOOKS", "contract").env("PYTHONPATH", &folder);
-    process::run(command.current_dir(bench.root.join("target")))
+    for seed in seeds {
+        let mut command = Command::new(&python);
+        command.args(["-B", "-m", "schemathesis.cli", "--config-file"]).arg(folder.join("schemathesis.toml"));
+        command.args(["run", &format!("{}/openapi.json", server.address), "--seed", &seed.to_string()]);
+        command.args(["--phases", phases, "--max-examples", examples, "--workers", "1"]);
+        command.args(["--generation-database", "none"]);
+        command.env("SCHEMATHESIS_HOOKS", "contract").env("PYTHONPATH", &folder);
+        process::run(command.current_dir(bench.root.join("target")))?;
+    }
+    Ok(())
 }
 
 pub(super) fn harness(bench: &Bench<'_>) -> Result<()> {
     let python = bench.python("harness-python", "harness/requirements.txt")?;
-    let server = exact(bench, "2048", &[])?;
+    // The harness encodes by a route that it doesn't tell which model, so that there can be one alone.
+    let server = plain(bench, "2048", &["--activations", "f32"])?;
     script(bench, &python, "harness/check.py", &[&server.address, NAME])
 }
 
@@ -124,23 +134,40 @@ pub(super) fn llama_cpp(bench: &Bench<'_>) -> Result<()> {
 
 pub(super) fn load(bench: &Bench<'_>) -> Result<()> {
     let python = bench.python("clients-python", "requirements.txt")?;
-    let server = plain(bench, &["--max-waiting", "1024", "--header-timeout", "10"])?;
-    let process_id = server.process().to_string();
-    let seconds = match bench.form {
-        Form::Short => "5",
-        Form::Long => "120",
+    let (seconds, requests) = match bench.form {
+        Form::Short => ("5", "64"),
+        Form::Long => ("120", "512"),
     };
+    let alone = rate_alone(bench, requests)?;
+    let many = ["--max-sequences", STREAMS, "--max-waiting", "1024", "--header-timeout", "10"];
+    let server = plain(bench, "512", &many)?;
+    let process_id = server.process().to_string();
     let mut command = Command::new(&bench.binary);
     command.args(["bench", NAME, "--serve", &server.address, "--server-process", &process_id, "--json"]);
-    command.args(["--shapes", "64/48", "--clients", "64", "--for-seconds", seconds]);
+    command.args(["--shapes", &format!("{PROMPT}/{ANSWER}"), "--clients", STREAMS, "--for-seconds", seconds]);
     let report: Value = serde_json::from_str(&process::output(&mut command)?)?;
     eprintln!("{}", serde_json::to_string_pretty(&report)?);
-    let share =
-        report["cases"][0]["server"]["other_share"].as_f64().context("the report tells no threads")?;
+    let case = &report["cases"][0];
+    let share = case["server"]["other_share"].as_f64().context("the report tells no threads")?;
     if share >= OTHER_SHARE {
         bail!(
             "threads beside the engine's took {share:.3} of the server's processor time, aim {OTHER_SHARE}"
         );
     }
+    let served = case["tokens_per_second"].as_f64().context("the report tells no rate")?;
+    eprintln!("{served:.1} tokens/s over HTTP, {alone:.1} of the engine alone: {:.3}", served / alone);
+    if served < SERVED_SHARE * alone {
+        bail!("{served:.1} tokens/s over HTTP, {alone:.1} of the engine alone, aim {SERVED_SHARE} of that");
+    }
     script(bench, &python, "soak.py", &[&server.address, NAME, &process_id])
+}
+
+/// Tokens a second that the engine makes of the same load without a server.
+fn rate_alone(bench: &Bench<'_>, requests: &str) -> Result<f64> {
+    let mut command = Command::new(&bench.binary);
+    command.arg("bench").arg(&bench.model).args(["--serve-sim", "--rate", "0", "--shared", "0", "--json"]);
+    command.args(["--streams", STREAMS, "--requests", requests]);
+    command.args(["--prompt-tokens", PROMPT, "--answer-tokens", ANSWER]);
+    let report: Value = serde_json::from_str(&process::output(&mut command)?)?;
+    report["generated_tokens_per_second"].as_f64().context("the report tells no rate")
 }

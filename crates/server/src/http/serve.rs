@@ -111,8 +111,7 @@ impl Bound {
         let mut models = Models::new(models, &config, phases.clone());
         #[cfg(feature = "kv-events")]
         if let Some(wanted) = &config.kv_events {
-            let fault = |reason| ServeError::Events { endpoint: wanted.endpoint.clone(), reason };
-            models.publish(Publisher::bind(wanted).await.map_err(fault)?);
+            models.publish(Publisher::bind(wanted).await?);
         }
         Ok(Self { listener, address, tls, app: App::new(config, models, phases), phase })
     }

@@ -3,9 +3,12 @@
 //! The engine's thread hands its changes to a bounded channel and goes on; a task makes messages of them. A change that
 //! finds the channel full is lost, and its number is left out, so that who listens sees the gap.
 
+mod replay;
 mod wire;
 
+use crate::http::serve::ServeError;
 use gannet_engine::{PrefixEvent, PrefixFollower};
+use replay::{Sent, Shared};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::SystemTime;
@@ -23,6 +26,8 @@ pub struct KvEvents {
     pub endpoint: String,
     /// What routers call this replica: its address and the port of its routes.
     pub replica: String,
+    /// Where to listen for those who ask for old messages again, such as `tcp://0.0.0.0:5558`.
+    pub replay: Option<String>,
 }
 
 /// The way to those who listen.
@@ -62,12 +67,20 @@ struct Stream {
 }
 
 impl Publisher {
-    /// Takes the address, and publishes from now on.
-    pub(crate) async fn bind(wanted: &KvEvents) -> Result<Self, String> {
+    /// Takes the addresses, and publishes from now on.
+    pub(crate) async fn bind(wanted: &KvEvents) -> Result<Self, ServeError> {
+        let fault = |endpoint: &str, reason| ServeError::Events { endpoint: endpoint.to_owned(), reason };
         let mut socket = PubSocket::new();
-        socket.bind(&wanted.endpoint).await.map_err(|error| error.to_string())?;
+        let bound = socket.bind(&wanted.endpoint).await;
+        bound.map_err(|error| fault(&wanted.endpoint, error.to_string()))?;
+        let kept = match &wanted.replay {
+            Some(endpoint) => {
+                Some(replay::bind(endpoint).await.map_err(|reason| fault(endpoint, reason))?)
+            }
+            None => None,
+        };
         let (sender, messages) = channel(BATCHES);
-        tokio::spawn(publish(socket, messages));
+        tokio::spawn(publish(socket, messages, kept));
         Ok(Self { sender, replica: wanted.replica.clone(), streams: Mutex::default() })
     }
 
@@ -116,7 +129,7 @@ impl Drop for Stream {
     }
 }
 
-async fn publish(mut socket: PubSocket, mut messages: Receiver<Message>) {
+async fn publish(mut socket: PubSocket, mut messages: Receiver<Message>, kept: Option<Shared>) {
     while let Some(message) = messages.recv().await {
         let Batch { topic, number, changes } = match message {
             Message::Batch(batch) => batch,
@@ -132,6 +145,10 @@ async fn publish(mut socket: PubSocket, mut messages: Receiver<Message>) {
             Changes::Events(events) => wire::events(seconds, events),
             Changes::Cleared => wire::cleared(seconds),
         };
+        if let Some(kept) = &kept {
+            let sent = Sent { topic: topic.clone(), number, payload: payload.clone().into() };
+            kept.lock().unwrap_or_else(PoisonError::into_inner).keep(sent);
+        }
         let mut message = ZmqMessage::from(topic.as_bytes().to_vec());
         message.push_back(number.to_be_bytes().to_vec().into());
         message.push_back(payload.into());

@@ -9,7 +9,7 @@ mod support;
 
 use gannet_server::KvEvents;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -30,11 +30,27 @@ impl Subscriber {
             .expect("GANNET_KV_PYTHON names a Python with pyzmq and msgspec");
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kv_events/subscriber.py");
         let mut child =
-            Command::new(python).arg(script).arg(endpoint).stdout(Stdio::piped()).spawn().unwrap();
+            Command::new(python).arg(script).arg(endpoint).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
         let mut subscriber = Self { child, lines };
         assert_eq!(subscriber.line(), "listening");
         subscriber
+    }
+
+    /// Has the messages from a number on sent again.
+    fn replay(&mut self, endpoint: &str, first: u64) -> Vec<Value> {
+        let mut input = self.child.stdin.as_ref().unwrap();
+        writeln!(input, "{endpoint} {first}").unwrap();
+        serde_json::from_str(&self.line_of("again ")).unwrap()
+    }
+
+    /// What follows a mark on the next line that has it.
+    fn line_of(&mut self, mark: &str) -> String {
+        loop {
+            if let Some(rest) = self.line().strip_prefix(mark) {
+                return rest.to_owned();
+            }
+        }
     }
 
     fn line(&mut self) -> String {
@@ -126,10 +142,11 @@ fn check_stored(stored: &[&Value]) {
 
 #[test]
 fn a_router_hears_what_a_replica_knows_and_forgets() {
-    let endpoint = format!("tcp://127.0.0.1:{}", free_port());
+    let [endpoint, again] = [(); 2].map(|()| format!("tcp://127.0.0.1:{}", free_port()));
     let mut server = Server::with(|setup| {
         let replica = "10.1.2.3:8000".to_owned();
-        setup.config.kv_events = Some(KvEvents { endpoint: endpoint.clone(), replica });
+        let (endpoint, replay) = (endpoint.clone(), Some(again.clone()));
+        setup.config.kv_events = Some(KvEvents { endpoint, replica, replay });
         setup.sequences = 1;
     });
     // The model is loaded, and its cache followed, when it is first asked for. A subscription reaches the publisher a little
@@ -146,6 +163,14 @@ fn a_router_hears_what_a_replica_knows_and_forgets() {
     check_stored(&of_kind(&heard, "BlockStored"));
     // The toy's memory holds fewer pages than all tenants have, so that those who came first were forgotten.
     assert!(!of_kind(&heard, "BlockRemoved").is_empty());
+    // What was heard is sent again, from the number that is asked for on.
+    let numbers: Vec<u64> = heard.iter().map(|(batch, _)| batch["number"].as_u64().unwrap()).collect();
+    let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
+    let replayed = subscriber.replay(&again, first);
+    assert_eq!(replayed[0], heard[0].0);
+    assert!(replayed.iter().any(|batch| batch["number"] == last));
+    assert_eq!(subscriber.replay(&again, last)[0]["number"], last);
+    assert_eq!(subscriber.replay(&again, last + 1000), [json!(null); 0]);
     server.stop();
     let end = subscriber.until(|event| event["type"] == "AllBlocksCleared");
     assert_eq!(end.last().unwrap().0["topic"], "kv@10.1.2.3:8000@toy");

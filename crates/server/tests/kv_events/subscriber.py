@@ -1,7 +1,8 @@
 """Follows the events of a prefix cache as a router does: `python subscriber.py ENDPOINT`.
 
-Says `listening` when the subscription stands, then a line of JSON for each message, until its input ends. The types are
-those of vLLM's own subscribers: what doesn't fit them is an error.
+Says `listening` when the subscription stands, then a line of JSON for each message, until it is ended. A line of its input,
+`ENDPOINT NUMBER`, has the messages from that number on sent again; they come as a list, behind the word `again`. The types
+are those of vLLM's own subscribers: what doesn't fit them is an error.
 """
 
 import json
@@ -39,6 +40,33 @@ class Batch(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     data_parallel_rank: int | None = None
 
 
+def line(topic: bytes | None, number: bytes, payload: bytes) -> dict:
+    batch = msgspec.msgpack.decode(payload, type=Batch)
+    return {
+        "topic": topic and topic.decode(),
+        "number": int.from_bytes(number, "big"),
+        "bytes": len(number),
+        "ts": batch.ts,
+        "rank": batch.data_parallel_rank,
+        "events": [msgspec.to_builtins(event) for event in batch.events],
+    }
+
+
+def replayed(context: zmq.Context, endpoint: str, first: int, topic: bytes) -> list[dict]:
+    socket = context.socket(zmq.DEALER)
+    socket.connect(endpoint)
+    socket.send_multipart([b"", first.to_bytes(8, "big")])
+    lines = []
+    while True:
+        empty, number, payload = socket.recv_multipart()
+        assert empty == b""
+        if int.from_bytes(number, "big", signed=True) == -1:
+            assert payload == b""
+            socket.close()
+            return lines
+        lines.append(line(topic, number, payload))
+
+
 def main() -> None:
     context = zmq.Context()
     socket = context.socket(zmq.SUB)
@@ -47,18 +75,19 @@ def main() -> None:
     socket.connect(sys.argv[1])
     monitor.recv_multipart()
     print("listening", flush=True)
+    poller, topic = zmq.Poller(), b""
+    poller.register(socket, zmq.POLLIN)
+    poller.register(sys.stdin, zmq.POLLIN)
     while True:
-        topic, number, payload = socket.recv_multipart()
-        batch = msgspec.msgpack.decode(payload, type=Batch)
-        line = {
-            "topic": topic.decode(),
-            "number": int.from_bytes(number, "big"),
-            "bytes": len(number),
-            "ts": batch.ts,
-            "rank": batch.data_parallel_rank,
-            "events": [msgspec.to_builtins(event) for event in batch.events],
-        }
-        print(json.dumps(line), flush=True)
+        ready = dict(poller.poll())
+        if sys.stdin.fileno() in ready:
+            asked = sys.stdin.readline().split()
+            if not asked:
+                return
+            print("again " + json.dumps(replayed(context, asked[0], int(asked[1]), topic)), flush=True)
+        if socket in ready:
+            topic, number, payload = socket.recv_multipart()
+            print(json.dumps(line(topic, number, payload)), flush=True)
 
 
 main()

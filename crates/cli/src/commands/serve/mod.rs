@@ -107,6 +107,10 @@ pub(crate) struct ServeArguments {
     #[cfg(feature = "kv-events")]
     #[arg(long, value_name = "HOST:PORT", requires = "kv_events")]
     kv_events_replica: Option<String>,
+    /// Send old ones of these events again to who asks, such as at tcp://0.0.0.0:5558
+    #[cfg(feature = "kv-events")]
+    #[arg(long, value_name = "ENDPOINT", requires = "kv_events")]
+    kv_events_replay: Option<String>,
     #[command(flatten)]
     limits: LimitArguments,
 }
@@ -176,7 +180,7 @@ fn kv_events(arguments: &ServeArguments) -> Option<gannet_server::KvEvents> {
     };
     let endpoint = arguments.kv_events.clone()?;
     let replica = arguments.kv_events_replica.clone().unwrap_or_else(own);
-    Some(gannet_server::KvEvents { endpoint, replica })
+    Some(gannet_server::KvEvents { endpoint, replica, replay: arguments.kv_events_replay.clone() })
 }
 
 fn config(arguments: &ServeArguments) -> Result<Config, Failure> {
