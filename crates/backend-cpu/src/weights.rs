@@ -1,7 +1,7 @@
 //! Weights as the kernels read them: matrices in panels or in rows, vectors as float32.
 //!
 //! A matrix of codes is packed into panels, all members at once, tensor by tensor; where products are to be float32,
-//! and for formats without panels, it is copied row by row as it stands. Both lie in one arena.
+//! and for formats without panels, it keeps its rows. Both lie in one arena.
 
 use crate::arena::{Arena, Place, Reserved};
 use crate::kernels::Crew;
@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 /// Panels of a part of the work of packing.
 const PANELS_PER_PART: usize = 4;
+/// Fours of rows of such a part.
+const FOURS_PER_PART: usize = 64;
 
 /// A weight in memory.
 pub(crate) enum Weight {
@@ -39,19 +41,79 @@ pub(crate) enum Layout {
     Panels(Panels),
 }
 
-/// A matrix as the checkpoint has it.
+/// Rows of plain numbers that lie interleaved, sixteen numbers of each after the other: read together they are one stream,
+/// as the memory gives four streams half of its rate.
+pub(crate) const TOGETHER: usize = 4;
+
+/// A matrix in the format of the checkpoint. Rows of plain numbers lie in fours, see [`TOGETHER`], but for the last few of a
+/// matrix; other rows lie as in the checkpoint.
 pub(crate) struct RowMatrix {
     pub(crate) format: Format,
+    /// Of all matrices of a stack.
     pub(crate) rows: usize,
+    /// Of one matrix.
+    pub(crate) matrix_rows: usize,
     pub(crate) columns: usize,
     pub(crate) row_bytes: usize,
     place: Place,
 }
 
+/// A row of a matrix: whole runs, `stride` bytes from one to the next, and what is left beyond them.
+#[derive(Clone, Copy)]
+pub(crate) struct RowView<'a> {
+    runs: &'a [u8],
+    stride: usize,
+    pub(crate) rest: &'a [u8],
+}
+
+impl<'a> RowView<'a> {
+    /// A run of so many bytes, which are those of all runs.
+    #[inline(always)]
+    pub(crate) fn run(&self, number: usize, bytes: usize) -> &'a [u8] {
+        &self.runs[number * self.stride..][..bytes]
+    }
+}
+
 impl RowMatrix {
-    /// The bytes of some rows.
-    pub(crate) fn rows(&self, rows: std::ops::Range<usize>) -> &[u8] {
-        &self.place.bytes()[rows.start * self.row_bytes..rows.end * self.row_bytes]
+    /// The bytes of a row that doesn't lie in fours.
+    pub(crate) fn row(&self, row: usize) -> &[u8] {
+        &self.place.bytes()[row * self.row_bytes..][..self.row_bytes]
+    }
+
+    /// A row in runs of so many bytes.
+    #[inline(always)]
+    pub(crate) fn view(&self, row: usize, run_bytes: usize) -> RowView<'_> {
+        let whole = self.row_bytes / run_bytes * run_bytes;
+        let place = row % self.matrix_rows;
+        let first = place / TOGETHER * TOGETHER;
+        if bytes_together(self.format).is_none() || first + TOGETHER > self.matrix_rows {
+            let (runs, rest) = self.row(row).split_at(whole);
+            return RowView { runs, stride: run_bytes, rest };
+        }
+        let start = (row - place + first) * self.row_bytes;
+        let four = &self.place.bytes()[start..start + TOGETHER * self.row_bytes];
+        let (runs, rest) = four.split_at(TOGETHER * whole);
+        let (number, left) = (place - first, self.row_bytes - whole);
+        let runs = &runs[(number * run_bytes).min(runs.len())..];
+        RowView { runs, stride: TOGETHER * run_bytes, rest: &rest[number * left..][..left] }
+    }
+}
+
+/// Bytes of a row that follow each other where rows of this format lie in fours: sixteen numbers.
+fn bytes_together(format: Format) -> Option<usize> {
+    matches!(format, Format::F32 | Format::F16 | Format::Bf16).then(|| LANES * format.block_bytes())
+}
+
+/// Four rows of a checkpoint, one after the other, to their place.
+fn interleave(rows: &[u8], run_bytes: usize, out: &mut [u8]) {
+    let row_bytes = rows.len() / TOGETHER;
+    let whole = row_bytes / run_bytes * run_bytes;
+    let (runs, rest) = out.split_at_mut(TOGETHER * whole);
+    for (number, row) in rows.chunks_exact(row_bytes).enumerate() {
+        let (row, left) = row.split_at(whole);
+        let places = runs.chunks_exact_mut(run_bytes).skip(number).step_by(TOGETHER);
+        places.zip(row.chunks_exact(run_bytes)).for_each(|(to, from)| to.copy_from_slice(from));
+        rest[number * left.len()..][..left.len()].copy_from_slice(left);
     }
 }
 
@@ -144,7 +206,14 @@ impl Laid {
         let place = place(reserved);
         let layout = match panel_bytes {
             Some(panel_bytes) => Layout::Panels(Panels { format, rows, columns, panel_bytes, place }),
-            None => Layout::Rows(RowMatrix { format, rows: matrices * rows, columns, row_bytes, place }),
+            None => Layout::Rows(RowMatrix {
+                format,
+                rows: matrices * rows,
+                matrix_rows: rows,
+                columns,
+                row_bytes,
+                place,
+            }),
         };
         Weight::Matrix(Matrix { rows: matrices * rows, columns, layout })
     }
@@ -196,7 +265,23 @@ impl Destination<'_, '_> {
 
     fn rows(&mut self, name: &str, size: MatrixSize, bytes: &[u8]) -> Result<Laid, DeviceError> {
         let reserved = self.arena.reserve(bytes.len(), || format!("weight `{name}`"))?;
-        self.arena.bytes_mut(&reserved).copy_from_slice(bytes);
+        let out = self.arena.bytes_mut(&reserved);
+        let MatrixSize { rows, row_bytes, .. } = size;
+        let Some(run_bytes) = bytes_together(size.format).filter(|_| rows >= TOGETHER && row_bytes > 0)
+        else {
+            out.copy_from_slice(bytes);
+            return Ok(Laid::Matrix { size, panel_bytes: None, reserved });
+        };
+        let four = TOGETHER * row_bytes;
+        for (out, matrix) in out.chunks_exact_mut(rows * row_bytes).zip(bytes.chunks_exact(rows * row_bytes))
+        {
+            let (fours, last) = out.split_at_mut(rows / TOGETHER * four);
+            self.crew.rows(fours, four, FOURS_PER_PART, |first, out, _| {
+                let from = matrix[first * four..].chunks_exact(four);
+                out.chunks_exact_mut(four).zip(from).for_each(|(out, rows)| interleave(rows, run_bytes, out));
+            });
+            last.copy_from_slice(&matrix[fours.len()..]);
+        }
         Ok(Laid::Matrix { size, panel_bytes: None, reserved })
     }
 

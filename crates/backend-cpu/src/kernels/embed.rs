@@ -50,7 +50,7 @@ struct Row<'a> {
 impl Row<'_> {
     /// For a format without an unpacker.
     fn by_decoder(self) {
-        self.matrix.format.decode(self.matrix.rows(self.id..self.id + 1), self.out);
+        self.matrix.format.decode(self.matrix.row(self.id), self.out);
     }
 }
 
@@ -58,15 +58,8 @@ impl UnpackVisitor for Row<'_> {
     type Output = ();
 
     fn visit<U: Unpack>(self) {
-        let RowMatrix { row_bytes, columns: width, .. } = *self.matrix;
-        let weights = self.matrix.rows(self.id..self.id + 1);
-        self.isa.run(FillTile::<U> {
-            weights,
-            row_bytes,
-            width,
-            stride: width,
-            tile: self.out,
-            unpack: PhantomData,
-        });
+        let rows = self.id..self.id + 1;
+        let (matrix, stride) = (self.matrix, self.out.len());
+        self.isa.run(FillTile::<U> { matrix, rows, stride, tile: self.out, unpack: PhantomData });
     }
 }

@@ -152,6 +152,12 @@ impl Isa {
     }
 }
 
+/// Bytes of a line of the caches, on most processors.
+pub(crate) const LINE: usize = 64;
+/// How many bytes ahead of a product its weights are asked for: what several rows with one line of them take is longer than the
+/// processor looks ahead by itself.
+pub(crate) const AHEAD: usize = 4096;
+
 /// Asks for the line of an address, which need not be one of ours, before it is read. A hint, and none on Arm.
 #[inline(always)]
 pub(crate) fn prefetch(address: *const u8) {

@@ -49,9 +49,9 @@ macro_rules! unpackers {
 // A format is compiled once a level and kernel, so only what many checkpoints hold is listed. The others are
 // decoded by `tensor` into the tile that many rows use.
 unpackers! {
-    F32 => ByDecoder<F32, 1>,
-    F16 => ByDecoder<F16, 1>,
-    Bf16 => ByDecoder<Bf16, 1>,
+    F32 => Plain<F32>,
+    F16 => Plain<F16>,
+    Bf16 => Plain<Bf16>,
     Q4_0 => blocks_of_32::Q4_0,
     Q4_1 => blocks_of_32::Q4_1,
     Q5_0 => ByDecoder<Q5_0, 2>,
@@ -78,6 +78,51 @@ impl<B: BlockFormat, const SIXTEENS: usize> Unpack for ByDecoder<B, SIXTEENS> {
             take(sixteen, L::load(values));
         }
     }
+}
+
+/// Numbers that lanes are loaded from as they stand.
+#[derive(Clone, Copy)]
+pub(crate) struct Plain<B>(PhantomData<B>);
+
+impl Unpack for Plain<F32> {
+    type Block = F32;
+    const ELEMENTS: usize = LANES;
+
+    #[inline(always)]
+    fn unpack<L: Lanes>(run: &[u8], mut take: impl FnMut(usize, L)) {
+        take(0, L::load(&numbers(run, |bytes| f32::from_le_bytes(bytes))));
+    }
+}
+
+impl Unpack for Plain<F16> {
+    type Block = F16;
+    const ELEMENTS: usize = LANES;
+
+    #[inline(always)]
+    fn unpack<L: Lanes>(run: &[u8], mut take: impl FnMut(usize, L)) {
+        take(0, L::load_f16(&numbers(run, |bytes| u16::from_le_bytes(bytes))));
+    }
+}
+
+impl Unpack for Plain<Bf16> {
+    type Block = Bf16;
+    const ELEMENTS: usize = LANES;
+
+    #[inline(always)]
+    fn unpack<L: Lanes>(run: &[u8], mut take: impl FnMut(usize, L)) {
+        take(0, L::load_bf16(&numbers(run, |bytes| u16::from_le_bytes(bytes))));
+    }
+}
+
+/// The sixteen numbers of a run.
+#[inline(always)]
+fn numbers<T: Copy + Default, const N: usize>(run: &[u8], number: impl Fn([u8; N]) -> T) -> [T; LANES] {
+    let run: &[[u8; N]; LANES] = run.as_chunks().0.first_chunk().expect("a run has sixteen numbers");
+    let mut numbers = [T::default(); LANES];
+    for i in 0..LANES {
+        numbers[i] = number(run[i]);
+    }
+    numbers
 }
 
 /// The `N` bytes of a run from `start` on. Folds to nothing where run and place are constants.

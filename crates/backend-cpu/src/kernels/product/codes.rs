@@ -30,17 +30,13 @@ use crate::panels::{
     BlockScales, Offset, PanelFormat, PanelVisitor, Panels, Planes, SUB_BLOCK, Scales, head_bytes, run_bytes,
     sub_block_bytes, visit,
 };
-use crate::simd::{CodeKernel, Dots, Isa, Lanes, REGISTER, prefetch};
+use crate::simd::{AHEAD, CodeKernel, Dots, Isa, LINE, Lanes, REGISTER, prefetch};
 use crate::threads::Columns;
 use gannet_ops::numerics::LANES;
 use std::ops::Range;
 
 /// Most bytes of rows that go over a part's panels together: they stay in the second cache level.
 const ROW_BYTES: usize = 384 * 1024;
-/// Bytes of a line of the caches.
-const LINE: usize = 64;
-/// How many bytes ahead of a product its panels are asked for.
-const AHEAD: usize = 4096;
 /// Parts of the work a member, so that a late member doesn't hold up the others.
 const PARTS_PER_MEMBER: usize = 4;
 

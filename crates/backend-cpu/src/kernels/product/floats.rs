@@ -7,7 +7,7 @@
 //! The sum of one (row, output) is the same whatever stands beside it, so which of the two ways a product is
 //! computed, and how it is cut, changes no bit:
 //!
-//! - *One row*: a run of weights is unpacked in registers and multiplied at once; four outputs run side by
+//! - *Few rows*: a run of weights is unpacked in registers and multiplied at once; four outputs run side by
 //!   side, because one sum alone would wait for each addition. Bound by memory, or by unpacking.
 //! - *Many rows*: some weight rows are unpacked into a tile that stays in the second cache level, and blocks
 //!   of four rows by four outputs are summed in registers over the whole width, for all rows. Bound by
@@ -17,9 +17,9 @@
 
 use crate::kernels::formats::{Unpack, UnpackVisitor, visit};
 use crate::kernels::{Crew, Scratch};
-use crate::simd::{Isa, Kernel, Lanes, folds};
+use crate::simd::{AHEAD, Isa, Kernel, Lanes, folds, prefetch};
 use crate::threads::Columns;
-use crate::weights::RowMatrix;
+use crate::weights::{RowMatrix, RowView};
 use gannet_ops::numerics::LANES;
 use gannet_tensor::decode::BlockFormat;
 use std::marker::PhantomData;
@@ -29,6 +29,8 @@ use std::ops::Range;
 const BLOCK: usize = 4;
 /// The same where there aren't.
 const SMALL_BLOCK: usize = 2;
+/// Rows for which weights are unpacked in registers, as often as there are blocks of them; a tile is for more.
+const FEW_ROWS: usize = 2 * BLOCK;
 /// Floats of a tile: 256 KiB, half of a small second cache level.
 const TILE_FLOATS: usize = 64 * 1024;
 /// Parts of the work a member, so that a late member doesn't hold up the others.
@@ -40,7 +42,7 @@ pub(crate) fn outputs_per_part(crew: &Crew<'_>, outputs: usize, rows: usize, col
     let parts = crew.turn.members() * PARTS_PER_MEMBER;
     let step = outputs.div_ceil(parts).next_multiple_of(BLOCK);
     let in_tile = (TILE_FLOATS / columns.next_multiple_of(LANES)) / BLOCK * BLOCK;
-    if rows == 1 { step } else { step.min(in_tile.max(BLOCK)) }
+    if rows <= FEW_ROWS { step } else { step.min(in_tile.max(BLOCK)) }
 }
 
 /// Which row of x each row of the result is made of.
@@ -93,9 +95,9 @@ impl<'a> Product<'a> {
         &self.x[row * self.matrix.columns..][..self.matrix.columns]
     }
 
-    /// The bytes of some outputs' weights.
-    fn weights(&self, outputs: Range<usize>) -> &'a [u8] {
-        self.matrix.rows(self.first + outputs.start..self.first + outputs.end)
+    /// Which rows of the stack have the weights of some outputs.
+    fn matrix_rows(&self, outputs: Range<usize>) -> Range<usize> {
+        self.first + outputs.start..self.first + outputs.end
     }
 }
 
@@ -111,17 +113,13 @@ impl UnpackVisitor for Part<'_, '_> {
     type Output = ();
 
     fn visit<U: Unpack>(self) {
-        let Product { isa, matrix, bias, rows, .. } = self.product;
-        let RowMatrix { row_bytes, columns: width, .. } = *matrix;
-        if rows.len() == 1 {
-            let (x, out) = rows.at(0);
-            let (x, out) = (self.product.x(x), self.columns.row(out));
-            let bias = bias.map(|bias| &bias[self.outputs.clone()]);
-            let weights = self.product.weights(self.outputs);
-            isa.run(OneRow::<U> { x, weights, row_bytes, bias, out, unpack: PhantomData });
+        let Product { isa, matrix, rows, .. } = self.product;
+        if rows.len() <= FEW_ROWS {
+            let Self { product, outputs, columns, .. } = self;
+            isa.run(FewRows::<U> { product, outputs, columns, unpack: PhantomData });
         } else {
-            self.by_tiles(|weights, stride, tile| {
-                isa.run(FillTile::<U> { weights, row_bytes, width, stride, tile, unpack: PhantomData });
+            self.by_tiles(|rows, stride, tile| {
+                isa.run(FillTile::<U> { matrix, rows, stride, tile, unpack: PhantomData });
             });
         }
     }
@@ -130,18 +128,19 @@ impl UnpackVisitor for Part<'_, '_> {
 impl Part<'_, '_> {
     /// For a format without an unpacker.
     fn by_decoder(self) {
-        let RowMatrix { format, row_bytes, columns: width, .. } = *self.product.matrix;
-        self.by_tiles(|weights, stride, tile| {
-            for (row, out) in weights.chunks_exact(row_bytes).zip(tile.chunks_exact_mut(stride)) {
-                format.decode(row, &mut out[..width]);
+        let matrix = self.product.matrix;
+        let width = matrix.columns;
+        self.by_tiles(|rows, stride, tile| {
+            for (row, out) in rows.zip(tile.chunks_exact_mut(stride)) {
+                matrix.format.decode(matrix.row(row), &mut out[..width]);
                 out[width..].fill(0.0);
             }
         });
     }
 
     /// Fills a tile with the weights of some outputs, and multiplies all rows with it, until all outputs are
-    /// done. `fill` takes packed rows, the floats from row to row of the tile, and the tile.
-    fn by_tiles(self, fill: impl Fn(&[u8], usize, &mut [f32])) {
+    /// done. `fill` takes rows of the matrix, the floats from row to row of the tile, and the tile.
+    fn by_tiles(self, fill: impl Fn(Range<usize>, usize, &mut [f32])) {
         let Product { isa, matrix, bias, .. } = self.product;
         let stride = matrix.columns.next_multiple_of(LANES);
         let in_tile = (TILE_FLOATS / stride).max(BLOCK);
@@ -150,62 +149,112 @@ impl Part<'_, '_> {
             let tile = self.scratch.floats(count * stride);
             let outputs = self.outputs.start + first..self.outputs.start + first + count;
             let bias = bias.map(|bias| &bias[outputs.clone()]);
-            fill(self.product.weights(outputs), stride, tile);
+            fill(self.product.matrix_rows(outputs), stride, tile);
             isa.run(ManyRows { product: self.product, tile, count, bias, columns: self.columns, first });
         }
     }
 }
 
-/// One row with some outputs.
-struct OneRow<'a, U> {
-    x: &'a [f32],
-    weights: &'a [u8],
-    row_bytes: usize,
-    bias: Option<&'a [f32]>,
-    out: &'a mut [f32],
+/// A few rows with some outputs.
+struct FewRows<'a, 'b, U> {
+    product: Product<'a>,
+    outputs: Range<usize>,
+    columns: &'a mut Columns<'b, f32>,
     unpack: PhantomData<U>,
 }
 
-impl<U: Unpack> Kernel for OneRow<'_, U> {
+impl<U: Unpack> Kernel for FewRows<'_, '_, U> {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self) {
-        let row = |output: usize| &self.weights[output * self.row_bytes..][..self.row_bytes];
-        let (whole, rest) = self.out.as_chunks_mut::<BLOCK>();
-        let rest_start = whole.len() * BLOCK;
-        for (block, out) in whole.iter_mut().enumerate() {
-            *out = dot_unpacked::<L, U, BLOCK>(self.x, std::array::from_fn(|i| row(block * BLOCK + i)));
+    fn run<L: Lanes>(mut self) {
+        let mut output = 0;
+        while output + BLOCK <= self.outputs.len() {
+            self.outputs::<L, BLOCK>(output);
+            output += BLOCK;
         }
-        for (i, out) in rest.iter_mut().enumerate() {
-            [*out] = dot_unpacked::<L, U, 1>(self.x, [row(rest_start + i)]);
-        }
-        if let Some(bias) = self.bias {
-            self.out.iter_mut().zip(bias).for_each(|(out, bias)| *out += bias);
+        while output < self.outputs.len() {
+            self.outputs::<L, 1>(output);
+            output += 1;
         }
     }
 }
 
-/// The dot products of x with rows of packed weights.
+impl<U: Unpack> FewRows<'_, '_, U> {
+    /// `OUTPUTS` outputs of all rows; the weights of the first rows are near when the others come.
+    #[inline(always)]
+    fn outputs<L: Lanes, const OUTPUTS: usize>(&mut self, output: usize) {
+        let (rows, mut row) = (self.product.rows.len(), 0);
+        if L::HOLDS_SIXTEEN {
+            while row + BLOCK <= rows {
+                self.sums::<L, BLOCK, OUTPUTS>(row, output);
+                row += BLOCK;
+            }
+            while row + 2 <= rows {
+                self.sums::<L, 2, OUTPUTS>(row, output);
+                row += 2;
+            }
+        }
+        while row < rows {
+            self.sums::<L, 1, OUTPUTS>(row, output);
+            row += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn sums<L: Lanes, const ROWS: usize, const OUTPUTS: usize>(&mut self, row: usize, output: usize) {
+        let Self { product, outputs, columns, .. } = self;
+        let at = outputs.start + output;
+        let x: [&[f32]; ROWS] = std::array::from_fn(|i| product.x(product.rows.at(row + i).0));
+        let weights: [RowView<'_>; OUTPUTS] =
+            std::array::from_fn(|i| product.matrix.view(product.first + at + i, U::BYTES));
+        let sums = dots_unpacked::<L, U, ROWS, OUTPUTS>(x, weights);
+        for (i, sums) in sums.into_iter().enumerate() {
+            let out = &mut columns.row(product.rows.at(row + i).1)[output..][..OUTPUTS];
+            match product.bias {
+                Some(bias) => (0..OUTPUTS).for_each(|j| out[j] = sums[j] + bias[at + j]),
+                None => out.copy_from_slice(&sums),
+            }
+        }
+    }
+}
+
+/// The dot products of rows of x with rows of packed weights.
 #[inline(always)]
-fn dot_unpacked<L: Lanes, U: Unpack, const ROWS: usize>(x: &[f32], rows: [&[u8]; ROWS]) -> [f32; ROWS] {
-    let mut sums = [L::splat(0.0); ROWS];
-    let runs = x.len() / U::ELEMENTS;
-    let (whole, rest) = x.split_at(runs * U::ELEMENTS);
-    for (run, x) in whole.chunks_exact(U::ELEMENTS).enumerate() {
-        let x = x.as_chunks::<LANES>().0;
-        for (sum, row) in sums.iter_mut().zip(rows) {
-            let packed = &row[run * U::BYTES..][..U::BYTES];
-            U::unpack::<L>(packed, |sixteen, weights| *sum = L::load(&x[sixteen]).mul_add(weights, *sum));
+fn dots_unpacked<L: Lanes, U: Unpack, const ROWS: usize, const OUTPUTS: usize>(
+    x: [&[f32]; ROWS],
+    weights: [RowView<'_>; OUTPUTS],
+) -> [[f32; OUTPUTS]; ROWS] {
+    let mut sums = [[L::splat(0.0); OUTPUTS]; ROWS];
+    let width = x[0].len();
+    let runs = width / U::ELEMENTS;
+    for run in 0..runs {
+        let mut near: [&[[f32; LANES]]; ROWS] = [&[]; ROWS];
+        for row in 0..ROWS {
+            near[row] = x[row][run * U::ELEMENTS..][..U::ELEMENTS].as_chunks::<LANES>().0;
+        }
+        for output in 0..OUTPUTS {
+            let packed = weights[output].run(run, U::BYTES);
+            if ROWS > 1 {
+                prefetch(packed.as_ptr().wrapping_add(AHEAD));
+            }
+            U::unpack::<L>(packed, |sixteen, weights| {
+                for row in 0..ROWS {
+                    sums[row][output] = L::load(&near[row][sixteen]).mul_add(weights, sums[row][output]);
+                }
+            });
         }
     }
-    if !rest.is_empty() {
-        let x = L::load_part(rest);
-        for (sum, row) in sums.iter_mut().zip(rows) {
-            *sum = x.mul_add(unpacked_rest::<L, U>(&row[runs * U::BYTES..], rest.len()), *sum);
+    if runs * U::ELEMENTS < width {
+        for output in 0..OUTPUTS {
+            let weights = unpacked_rest::<L, U>(weights[output].rest, width - runs * U::ELEMENTS);
+            for row in 0..ROWS {
+                let x = L::load_part(&x[row][runs * U::ELEMENTS..]);
+                sums[row][output] = x.mul_add(weights, sums[row][output]);
+            }
         }
     }
-    folds(sums)
+    fold_block(sums)
 }
 
 /// What is left of a row of plain numbers beyond its whole lanes. A row of blocks leaves nothing.
@@ -216,11 +265,10 @@ fn unpacked_rest<L: Lanes, U: Unpack>(packed: &[u8], elements: usize) -> L {
     L::load(&values)
 }
 
-/// Unpacks rows of weights of `width` into rows of `stride`, zero beyond the width.
+/// Unpacks rows of a matrix into rows of `stride`, zero beyond the width.
 pub(crate) struct FillTile<'a, U> {
-    pub(crate) weights: &'a [u8],
-    pub(crate) row_bytes: usize,
-    pub(crate) width: usize,
+    pub(crate) matrix: &'a RowMatrix,
+    pub(crate) rows: Range<usize>,
     pub(crate) stride: usize,
     pub(crate) tile: &'a mut [f32],
     pub(crate) unpack: PhantomData<U>,
@@ -231,18 +279,19 @@ impl<U: Unpack> Kernel for FillTile<'_, U> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        let whole = self.width / U::ELEMENTS * U::ELEMENTS;
-        for (row, out) in
-            self.weights.chunks_exact(self.row_bytes).zip(self.tile.chunks_exact_mut(self.stride))
-        {
+        let width = self.matrix.columns;
+        let whole = width / U::ELEMENTS * U::ELEMENTS;
+        for (row, out) in self.rows.zip(self.tile.chunks_exact_mut(self.stride)) {
+            let weights = self.matrix.view(row, U::BYTES);
             let (out, rest) = out.split_at_mut(whole);
-            let mut packed = row.chunks_exact(U::BYTES);
-            for (packed, out) in packed.by_ref().zip(out.chunks_exact_mut(U::ELEMENTS)) {
+            for (run, out) in out.chunks_exact_mut(U::ELEMENTS).enumerate() {
                 let out = out.as_chunks_mut::<LANES>().0;
-                U::unpack::<L>(packed, |sixteen, weights| weights.store(&mut out[sixteen]));
+                U::unpack::<L>(weights.run(run, U::BYTES), |sixteen, weights| {
+                    weights.store(&mut out[sixteen])
+                });
             }
-            let (last, beyond) = rest.split_at_mut(self.width - whole);
-            U::Block::decode_blocks(packed.remainder(), last);
+            let (last, beyond) = rest.split_at_mut(width - whole);
+            U::Block::decode_blocks(weights.rest, last);
             beyond.fill(0.0);
         }
     }
