@@ -98,10 +98,8 @@ impl MemoryFacts {
         let before = Process::measure();
         let Loaded { runner, memory, weight_bytes, .. } =
             gannet_loader::load(path, backend.as_ref(), options, &|_| ())?;
-        let runner = answer(runner, memory.sequences)?;
-        let grown = before
-            .zip(Process::measure())
-            .map(|(before, now)| now.own_bytes.saturating_sub(before.own_bytes));
+        let (runner, after) = answer(runner, memory.sequences)?;
+        let grown = before.zip(after).map(|(before, now)| now.own_bytes.saturating_sub(before.own_bytes));
         let taken = MemoryUse::of_runner(weight_bytes, &runner);
         let taken = grown.map_or(taken, |bytes| taken.with_rest_of(bytes));
         let measured = MeasuredFacts { classes: class_facts(&taken), resident_bytes: grown };
@@ -158,8 +156,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Tokens of the prompt that each sequence answers.
 const PROMPT_TOKENS: usize = 64;
 
-/// Lets each sequence answer a short prompt; what lies in memory of the runner afterwards.
-fn answer(runner: Runner, sequences: usize) -> Result<RunnerBytes, Failure> {
+/// Lets each sequence answer a short prompt; what lies in memory of the runner afterwards, and of the process.
+fn answer(runner: Runner, sequences: usize) -> Result<(RunnerBytes, Option<Process>), Failure> {
     let prompt_tokens = PROMPT_TOKENS.min(runner.context - 1);
     let prompt = vec![TokenId(0); prompt_tokens];
     let options = EngineOptions { sequences, waiting: sequences, ..EngineOptions::default() };
@@ -178,7 +176,7 @@ fn answer(runner: Runner, sequences: usize) -> Result<RunnerBytes, Failure> {
             None
         }
     });
-    let measured = handle.measure(PATIENCE);
+    let (measured, process) = (handle.measure(PATIENCE), Process::measure());
     drop(handle);
     if let Err(panic) = thread.join() {
         std::panic::resume_unwind(panic);
@@ -186,7 +184,7 @@ fn answer(runner: Runner, sequences: usize) -> Result<RunnerBytes, Failure> {
     match (failure, measured) {
         (Some(why), _) => Err(anyhow::anyhow!("the model doesn't answer: {why}").into()),
         (None, None) => Err(anyhow::anyhow!("the engine doesn't say what lies in its memory").into()),
-        (None, Some(measured)) => Ok(measured),
+        (None, Some(measured)) => Ok((measured, process)),
     }
 }
 
