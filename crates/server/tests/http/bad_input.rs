@@ -125,6 +125,8 @@ fn wrong_parameters_of_chats_are_named() {
         ("stop", json!("x".repeat(10_000)), "stop"),
         ("stop_token_ids", json!([99_999]), "stop_token_ids[0]"),
         ("seed", json!("x"), "seed"),
+        ("priority", json!(1_000_001), "priority"),
+        ("priority", json!("high"), "priority"),
         ("stream", json!("yes"), "stream"),
         ("stream_options", json!({"include_usage": true}), "stream_options"),
         ("tools", json!(huge), "tools"),
