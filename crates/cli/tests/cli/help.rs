@@ -103,7 +103,7 @@ fn limits_that_can_not_be_kept_are_errors_before_the_start() {
     ] {
         for flag in flags {
             check(&format!("{command} {flag} 0"), 2, &[flag, "expected"]);
-            check(&format!("{command} {flag} -1"), 2, &[flag]);
+            check(&format!("{command} {flag}=-1"), 2, &[flag]);
         }
     }
     // Limits against each other.
