@@ -183,11 +183,13 @@ enum Head {
     Gone,
 }
 
-/// Where a head ends, its empty line included; what was searched before isn't again.
+/// Where a head ends, its empty line included, or its first line without a carriage return, behind which nothing is looked
+/// for; what was searched before isn't again.
 fn end_of_head(input: &[u8], searched: usize) -> Option<usize> {
-    let from = searched.saturating_sub(3);
-    let place = input[from..].windows(4).position(|window| window == b"\r\n\r\n")?;
-    Some(from + place + 4)
+    let ends_with = |end: usize, mark: &[u8]| input[..end].ends_with(mark);
+    let is_end = |end: &usize| ends_with(*end, b"\r\n\r\n") || !ends_with(*end, b"\r\n");
+    let lines = input[searched..].iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+    lines.map(|(place, _)| searched + place + 1).find(is_end)
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Door<S> {

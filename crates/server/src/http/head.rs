@@ -20,7 +20,12 @@ struct Lines {
     hosts: usize,
     length: Option<u64>,
     is_chunked: bool,
+    /// Of [`ONCE`], those that were seen.
+    once: [bool; ONCE.len()],
 }
+
+/// Headers that say who asks; one program on the way may take the first, another the last.
+const ONCE: [&str; 2] = ["authorization", "x-api-key"];
 
 /// Takes a head, which ends with an empty line.
 pub(super) fn check(head: &[u8], lines_max: usize) -> Result<Framing, ApiError> {
@@ -80,6 +85,11 @@ fn header(line: &[u8], found: &mut Lines) -> Result<(), ApiError> {
     if value.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
         return Err(fault(None, "the value of a header has control characters"));
     }
+    if let Some(place) = ONCE.iter().position(|once| name.eq_ignore_ascii_case(once.as_bytes())) {
+        if std::mem::replace(&mut found.once[place], true) {
+            return Err(fault(Some(ONCE[place]), "it stands twice"));
+        }
+    }
     if name.eq_ignore_ascii_case(b"host") {
         found.hosts += 1;
     } else if name.eq_ignore_ascii_case(b"content-length") {
@@ -129,6 +139,7 @@ mod tests {
         check("Content-Length: 5\r\n", Framing::Length(5));
         check("content-length:\t005 \r\n", Framing::Length(5));
         check("Transfer-Encoding: Chunked\r\n", Framing::Chunked);
+        check("authorization: a\r\nx-api-key: b\r\n", Framing::Length(0));
         check("x: a:b\r\naccept: */*\r\nx: caf\u{e9}\r\nempty:\r\n", Framing::Length(0));
     }
 
@@ -149,6 +160,8 @@ mod tests {
             check(&format!("transfer-encoding: {coding}\r\n"), "`transfer-encoding`: it is not `chunked`");
         }
         check("transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n", "once and alone");
+        check("authorization: a\r\nAuthorization: b\r\n", "`authorization`: it stands twice");
+        check("x-api-key: a\r\nx-api-key: a\r\n", "`x-api-key`: it stands twice");
         check("content-length : 5\r\n", "a space stands before its colon");
         check("content length: 5\r\n", "no word");
         check(": 5\r\n", "no word");

@@ -74,9 +74,7 @@ impl Publisher {
         let bound = socket.bind(&wanted.endpoint).await;
         bound.map_err(|error| fault(&wanted.endpoint, error.to_string()))?;
         let kept = match &wanted.replay {
-            Some(endpoint) => {
-                Some(replay::bind(endpoint).await.map_err(|reason| fault(endpoint, reason))?)
-            }
+            Some(endpoint) => Some(replay::bind(endpoint).await.map_err(|reason| fault(endpoint, reason))?),
             None => None,
         };
         let (sender, messages) = channel(BATCHES);

@@ -80,7 +80,9 @@ async fn answer(mut socket: RouterSocket, kept: Shared) {
         for (number, payload) in numbered.chain([(END, &[][..])]) {
             let sending = socket.send(message(client, number, payload));
             if !matches!(timeout(PATIENCE, sending).await, Ok(Ok(()))) {
-                tracing::warn!("changes of a prefix cache are not sent again: the client went away or reads nothing");
+                tracing::warn!(
+                    "changes of a prefix cache are not sent again: the client went away or reads nothing"
+                );
                 break;
             }
         }

@@ -272,14 +272,14 @@ mod tests {
             let error = take(value).unwrap_err().to_string();
             assert!(error.contains(part), "{part} is not in {error}");
         };
-        check(json!([]), "`messages`: it is empty");
+        check(json!([]), "`messages` is a list of 0, expected at least one message");
         check(json!("hi"), "`messages` is the string \"hi\", expected a list");
         check(json!(["hi"]), "`messages[0]` is the string \"hi\", expected an object");
         check(json!([{"content": "x"}]), "`messages[0].role` is missing");
         check(json!([{"role": "robot", "content": "x"}]), "`messages[0].role` is the string \"robot\"");
         check(json!([{"role": "user"}]), "`messages[0].content` is missing");
         check(json!([{"role": "user", "content": 5}]), "`messages[0].content` is the number 5");
-        check(json!([{"role": "user", "content": []}]), "`messages[0].content`: it is empty");
+        check(json!([{"role": "user", "content": []}]), "`messages[0].content` is a list of 0");
         check(json!([{"role": "assistant"}]), "`messages[0].content` is missing");
         check(
             json!([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url"}]}]),

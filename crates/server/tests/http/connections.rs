@@ -56,6 +56,7 @@ fn forms_that_two_servers_could_read_differently_are_refused_or_end_the_connecti
         (format!("content-length : {length}\r\n"), None),
         (format!("x: a\r\n content-length: {length}\r\n"), None),
         (format!("x: a\ncontent-length: {length}\r\n"), None),
+        ("\nx: a\r\n".to_owned(), None),
         (format!("content-length: {length}\r\nbad\0: x\r\n"), None),
         (format!("host: y\r\ncontent-length: {length}\r\n"), Some("host")),
     ] {

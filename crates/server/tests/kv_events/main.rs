@@ -29,8 +29,13 @@ impl Subscriber {
         let python = std::env::var("GANNET_KV_PYTHON")
             .expect("GANNET_KV_PYTHON names a Python with pyzmq and msgspec");
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kv_events/subscriber.py");
-        let mut child =
-            Command::new(python).arg(script).arg(endpoint).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = Command::new(python)
+            .arg(script)
+            .arg(endpoint)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
         let mut subscriber = Self { child, lines };
         assert_eq!(subscriber.line(), "listening");
