@@ -237,7 +237,7 @@ fn extras(fields: &mut Fields) -> Result<Extras, ApiError> {
 /// Whether prompts may be cut, and what is kept then; -1 is what leaves room for the answer.
 pub(crate) fn cut(fields: &mut Fields) -> Result<Option<Cut>, ApiError> {
     let Some(field) = fields.take("truncate_prompt_tokens") else { return Ok(None) };
-    let nothing = field.beyond("a number of tokens above 0, or -1 for what leaves room for the answer");
+    let nothing = field.beyond("at least one token, or -1 for what leaves room for the answer");
     match field.integer(-1..=i64::from(i32::MAX))? {
         0 => Err(nothing),
         -1 => Ok(Some(Cut::ToFit)),
