@@ -85,10 +85,10 @@ fn header(line: &[u8], found: &mut Lines) -> Result<(), ApiError> {
     if value.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
         return Err(fault(None, "the value of a header has control characters"));
     }
-    if let Some(place) = ONCE.iter().position(|once| name.eq_ignore_ascii_case(once.as_bytes())) {
-        if std::mem::replace(&mut found.once[place], true) {
-            return Err(fault(Some(ONCE[place]), "it stands twice"));
-        }
+    if let Some(place) = ONCE.iter().position(|once| name.eq_ignore_ascii_case(once.as_bytes()))
+        && std::mem::replace(&mut found.once[place], true)
+    {
+        return Err(fault(Some(ONCE[place]), "it stands twice"));
     }
     if name.eq_ignore_ascii_case(b"host") {
         found.hosts += 1;

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 
 #[path = "../http/support/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "the tests over HTTP use the rest")]
 mod support;
 
 use gannet_server::KvEvents;

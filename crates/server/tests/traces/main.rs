@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 
 #[path = "../http/support/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "the tests over HTTP use the rest")]
 mod support;
 
 use gannet_server::{LevelFilter, LogForm, Traces, start_log_with_traces};
