@@ -90,7 +90,7 @@ impl Unpack for Plain<F32> {
 
     #[inline(always)]
     fn unpack<L: Lanes>(run: &[u8], mut take: impl FnMut(usize, L)) {
-        take(0, L::load(&numbers(run, |bytes| f32::from_le_bytes(bytes))));
+        take(0, L::load(&numbers(run, f32::from_le_bytes)));
     }
 }
 
@@ -100,7 +100,7 @@ impl Unpack for Plain<F16> {
 
     #[inline(always)]
     fn unpack<L: Lanes>(run: &[u8], mut take: impl FnMut(usize, L)) {
-        take(0, L::load_f16(&numbers(run, |bytes| u16::from_le_bytes(bytes))));
+        take(0, L::load_f16(&numbers(run, u16::from_le_bytes)));
     }
 }
 
@@ -110,7 +110,7 @@ impl Unpack for Plain<Bf16> {
 
     #[inline(always)]
     fn unpack<L: Lanes>(run: &[u8], mut take: impl FnMut(usize, L)) {
-        take(0, L::load_bf16(&numbers(run, |bytes| u16::from_le_bytes(bytes))));
+        take(0, L::load_bf16(&numbers(run, u16::from_le_bytes)));
     }
 }
 
