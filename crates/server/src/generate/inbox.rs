@@ -80,35 +80,40 @@ impl Heard {
 mod tests {
     use super::*;
     use gannet_engine::{FinishReason, Usage};
+    use tokio::runtime::Builder;
+
+    fn next(heard: &mut Heard) -> Result<Events, ApiError> {
+        Builder::new_current_thread().build().unwrap().block_on(heard.next())
+    }
 
     fn end(id: u64) -> Events {
         vec![(RequestId(id), Event::Finished { reason: FinishReason::MaxTokens, usage: Usage::default() })]
     }
 
-    #[tokio::test]
-    async fn a_task_that_is_too_far_behind_loses_its_request_and_hears_why() {
+    #[test]
+    fn a_task_that_is_too_far_behind_loses_its_request_and_hears_why() {
         let (sink, mut heard) = with_room_for(3);
         for step in 0..3 {
             assert_eq!(sink.deliver(&mut end(step)), []);
         }
         assert_eq!(sink.deliver(&mut end(3)), [RequestId(3)]);
         // There is room again, but what was lost in between would be missing.
-        assert_eq!(heard.next().await.unwrap(), end(0));
+        assert_eq!(next(&mut heard).unwrap(), end(0));
         assert_eq!(sink.deliver(&mut [end(4), end(5)].concat()), [RequestId(4), RequestId(5)]);
         for step in 1..3 {
-            assert_eq!(heard.next().await.unwrap(), end(step));
+            assert_eq!(next(&mut heard).unwrap(), end(step));
         }
-        let why = heard.next().await.unwrap_err().to_string();
+        let why = next(&mut heard).unwrap_err().to_string();
         assert!(why.contains("3 steps of it were waiting"), "{why}");
     }
 
-    #[tokio::test]
-    async fn an_engine_that_drops_its_end_has_stopped() {
+    #[test]
+    fn an_engine_that_drops_its_end_has_stopped() {
         let (sink, mut heard) = with_room_for(3);
         sink.deliver(&mut end(0));
         drop(sink);
-        assert_eq!(heard.next().await.unwrap(), end(0));
-        let why = heard.next().await.unwrap_err().to_string();
+        assert_eq!(next(&mut heard).unwrap(), end(0));
+        let why = next(&mut heard).unwrap_err().to_string();
         assert!(why.contains("the engine has stopped"), "{why}");
     }
 
