@@ -63,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(64)
               u64 page_bytes, u64 value_offset, float scale, float soft_cap, u32 window) {
     extern __shared__ float query[];
     __shared__ float weights[KEYS];
-    wait_for_earlier_kernels();
+    join_chain();
     u32 row = blockIdx.x, head = blockIdx.y, kv_head = head / (heads / kv_heads), thread = threadIdx.x;
     u32 index = row_index[row], first = window > index ? 0 : index + 1 - window;
     const u32* table = pages + table_base[row_sequence[row]];

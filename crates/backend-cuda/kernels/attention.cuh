@@ -1,8 +1,8 @@
 // The arithmetic that `attention_split` and `attention_prefill` share, so that a row has the same bits from both.
 //
 // A warp has 16 lines, a line is a (row, head) pair of one kv head. Keys go in blocks of 64 by absolute index. For a block:
-//   s = (q . k) * scale * log2(e), by mma steps of 16 channels, ascending; soft_cap where asked; -inf where not seen
-//   max' = max(max, max s); c = 2^(max - max'); p = 2^(s - max'); sum = sum * c + (sum of p); y = y * c + p v
+//   s = q . k by mma steps of 16 channels, ascending, capped where asked; -inf where not seen; u = scale * log2(e)
+//   max' = max(max, u max s); c = 2^(max - max'); p = 2^(u s - max'); sum = sum * c + (sum of p); y = y * c + p v
 // p v by mma steps of 16 keys, ascending, p rounded to the pages' format, the sum of p not. A thread sums the p of its own
 // columns; four threads are folded at the end of a split of 256 keys. Splits are folded from left to right. Every
 // rounding is spelled out, for a compiler that contracts one kernel's and not the other's would part them.
@@ -11,6 +11,9 @@
 #pragma once
 #include "ring.cuh"
 
+#ifndef SOFT_CAP
+#define SOFT_CAP 0
+#endif
 #define NONE __int_as_float(0xff800000)
 const u32 BLOCK_KEYS = 64, SPLIT_KEYS = 256, LINES = 16;
 const u32 BLOCK_BYTES = BLOCK_KEYS * DIM * 2;
@@ -21,7 +24,8 @@ const float LOG2_E = 1.4426950408889634f;
 
 __device__ __forceinline__ float exp2_fast(float x) {
     float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    // Volatile: it stays where it is written, beside matrix instructions that are under way.
+    asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
@@ -30,14 +34,15 @@ __device__ __forceinline__ float remains(float old_max, float max) {
     return old_max == NONE ? 0.0f : exp2_fast(__fsub_rn(old_max, max));
 }
 
+// Scores are kept as products of q and k until they are weights; with a soft cap they are capped first.
 struct ScoreRule {
     float scale, soft_cap;
-    __device__ __forceinline__ float score(float product) const {
-#if SOFT_CAP
-        return __fmul_rn(__fmul_rn(soft_cap, tanhf(__fmul_rn(product, scale) / soft_cap)), LOG2_E);
-#else
-        return __fmul_rn(product, __fmul_rn(scale, LOG2_E));
-#endif
+    // From a kept score to log2 units.
+    __device__ __forceinline__ float unit() const {
+        return SOFT_CAP ? LOG2_E : __fmul_rn(scale, LOG2_E);
+    }
+    __device__ __forceinline__ float capped(float product) const {
+        return __fmul_rn(soft_cap, tanhf(__fmul_rn(product, scale) / soft_cap));
     }
 };
 
@@ -68,31 +73,42 @@ __device__ __forceinline__ void products(float (&s)[8][4], u32 queries, u32 keys
     }
 }
 
-// Scores in place of products; the largest of the thread's two lines.
+// Scores in place of products; the largest of the thread's two lines, in log2 units.
 __device__ __forceinline__ void scores(float (&s)[8][4], float (&max)[2], const ScoreRule& rule, const Seen (&seen)[2], u32 block, u32 lane) {
     max[0] = max[1] = NONE;
     bool whole = true;
 #pragma unroll
     for (u32 line = 0; line < 2; line++)
         whole &= seen[line].first <= block * BLOCK_KEYS && seen[line].last >= block * BLOCK_KEYS + BLOCK_KEYS - 1;
+    whole = __all_sync(0xffffffffu, whole);
+#if SOFT_CAP
 #pragma unroll
     for (u32 j = 0; j < 8; j++)
 #pragma unroll
-        for (u32 i = 0; i < 4; i++) {
-            u32 key = block * BLOCK_KEYS + j * 8 + lane % 4 * 2 + i % 2;
-            s[j][i] = rule.score(s[j][i]);
-            if (!whole && (key < seen[i / 2].first || key > seen[i / 2].last)) s[j][i] = NONE;
-            max[i / 2] = fmaxf(max[i / 2], s[j][i]);
-        }
+        for (u32 i = 0; i < 4; i++) s[j][i] = rule.capped(s[j][i]);
+#endif
+    if (!whole) {
+#pragma unroll
+        for (u32 j = 0; j < 8; j++)
+#pragma unroll
+            for (u32 i = 0; i < 4; i++) {
+                u32 key = block * BLOCK_KEYS + j * 8 + lane % 4 * 2 + i % 2;
+                if (key < seen[i / 2].first || key > seen[i / 2].last) s[j][i] = NONE;
+            }
+    }
+#pragma unroll
+    for (u32 j = 0; j < 8; j++)
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) max[i / 2] = fmaxf(max[i / 2], s[j][i]);
 #pragma unroll
     for (u32 line = 0; line < 2; line++) {
         max[line] = fmaxf(max[line], __shfl_xor_sync(0xffffffffu, max[line], 1));
-        max[line] = fmaxf(max[line], __shfl_xor_sync(0xffffffffu, max[line], 2));
+        max[line] = __fmul_rn(fmaxf(max[line], __shfl_xor_sync(0xffffffffu, max[line], 2)), rule.unit());
     }
 }
 
 // Weights in place of scores, under these maxima, and the sums of the thread's own.
-__device__ __forceinline__ void weigh(float (&s)[8][4], float (&sum)[2], const float (&max)[2]) {
+__device__ __forceinline__ void weigh(float (&s)[8][4], float (&sum)[2], const float (&max)[2], const ScoreRule& rule) {
     sum[0] = sum[1] = 0.0f;
     // Without a key there is no maximum to subtract; 2^-inf is 0, and what is no number stays so.
     float from[2] = {max[0] == NONE ? 0.0f : max[0], max[1] == NONE ? 0.0f : max[1]};
@@ -100,7 +116,7 @@ __device__ __forceinline__ void weigh(float (&s)[8][4], float (&sum)[2], const f
     for (u32 j = 0; j < 8; j++)
 #pragma unroll
         for (u32 i = 0; i < 4; i++) {
-            s[j][i] = exp2_fast(__fsub_rn(s[j][i], from[i / 2]));
+            s[j][i] = exp2_fast(fmaf(s[j][i], rule.unit(), -from[i / 2]));
             sum[i / 2] = __fadd_rn(sum[i / 2], s[j][i]);
         }
 }

@@ -67,8 +67,7 @@ extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), 1)
         barrier_init(barriers + threadIdx.x * 16 + 8, WARPS);
         barrier_init_done();
     }
-    let_next_kernel_start();
-    wait_for_earlier_kernels();
+    join_chain();
     uint4 item = work[blockIdx.x];
     Tile tile;
     tile.group = heads / kv_heads, tile.first_row = item.x, tile.lines = item.y * tile.group;
@@ -115,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), 1)
             factor[i] = remains(split.max[i], max[i]);
             split.max[i] = max[i];
         }
-        weigh(s, sum, max);
+        weigh(s, sum, max, rule);
 #pragma unroll
         for (u32 i = 0; i < 2; i++) split.sum[i] = fmaf(split.sum[i], factor[i], sum[i]);
 #pragma unroll

@@ -3,22 +3,30 @@
 //
 // q f32 [rows][heads * DIM]; pages with keys and values in core order [kv_head][64/8][DIM/8][8][8]; work uint4 {first_row, row_count,
 // sequence, split} [*work_count], row_count * (heads / kv_heads) at most 64 lines; every (row, split) that the row sees is in one item.
-// scratch f32 [partials][heads][DIM + 2]: y, maximum, sum; that of (row, split) is number partial_offset[row] + split.
+// scratch f32 [partials][heads][DIM + 2]: y, maximum, sum; that of (row, split) is number partial_offset[row] + split. Rows that see one split
+// only have their result at once. Metadata and the keys and values of earlier steps (blocks that end by
+// sequence_length[sequence]) are read before the earlier kernel has ended: they must be complete before the step's first kernel starts.
 //
 // `attention_split`: blocks walk over (item, kv head), so the grid is fixed and one launch fits every mixture. Four warps: warp w has
 // the keys of block w of the split for the scores, and a quarter of the columns for all keys of the split for the result; weights,
 // maxima and sums change hands in shared memory. A fifth warp feeds a ring of blocks of keys and values and runs ahead into the next
 // items. Two blocks an SM, where they fit, hide one's barriers behind the other's products. `lines` is the most lines of an item, a
 // multiple of 16. Grid: 2 * SMs. Block 160. Dynamic shared memory STAGES * DIM * 128 + lines * (DIM * 2 + 544); STAGES = 8 where DIM <= 64, 5
-// where DIM <= 128, else 4.
+// where DIM <= 128, else 4; -DSTAGES=8 with DIM 128 for a handful of rows, whose few items then load everything at once.
+//
+// What did not help: a fold by the last block to finish (at a depth of 65,536 twice the time, at 300 nothing gained).
 //
 // `attention_fold`: a block has 32 columns of a (row, head). The maxima before each split come from a scan, so all factors are made at
 // once; then sums and columns go through the splits in order. Grid: (rows, heads, ceil(DIM / 32)), block 128.
 #include "attention.cuh"
 
+#ifndef STAGES
+#define STAGES (DIM <= 64 ? 8 : DIM <= 128 ? 5 : 4)
+#endif
+
 #if __CUDA_ARCH__ >= 900
 
-const u32 WARPS = 4, PAIRS = DIM / 16, STAGES = DIM <= 64 ? 8 : DIM <= 128 ? 5 : 4;
+const u32 WARPS = 4, PAIRS = DIM / 16;
 const u32 LINES_MAX = 64, TILES_MAX = LINES_MAX / LINES;
 const u32 WEIGHT_PITCH = SPLIT_KEYS * 2 + 16;
 const u32 BLOCKS = SPLIT_KEYS / BLOCK_KEYS;
@@ -50,22 +58,55 @@ struct Span {
     }
 };
 
+// Copies of one item: blocks of keys, then blocks of values.
+struct Copies {
+    const u8* head;
+    u64 page_bytes, value_offset;
+    u32 pages[BLOCKS], blocks;
+
+    __device__ __forceinline__ Copies(const Pages& from, const Span& span, u32 sequence, u32 kv_head)
+        : head(from.layer + u64(kv_head) * BLOCK_BYTES), page_bytes(from.page_bytes), value_offset(from.value_offset),
+          blocks(span.last - span.first + 1) {
+        const u32* table = from.pages + from.table_base[sequence] + int(span.first);
+#pragma unroll
+        for (u32 i = 0; i < BLOCKS; i++) pages[i] = i < blocks ? table[i] : 0;
+    }
+    // The blocks first .. last, of keys and of values, into the stages from `place` on; those of earlier uses must be empty.
+    __device__ __forceinline__ void issue(u32 ring, u32 barriers, Place place, u32 first, u32 last) const {
+#pragma unroll
+        for (u32 i = 0; i < 2 * BLOCKS; i++) {
+            u32 block = i < blocks ? i : i - blocks;
+            if (i < 2 * blocks && block >= first && block < last) {
+                u32 full = barriers + place.stage * 16, page = 0;
+#pragma unroll
+                for (u32 j = 0; j < BLOCKS; j++) page = j == block ? pages[j] : page;
+                if (place.round > 0) barrier_wait(full + 8, (place.round - 1) % 2);
+                barrier_expect(full, BLOCK_BYTES);
+                copy_bulk(ring + place.stage * BLOCK_BYTES, head + page * page_bytes + (i < blocks ? 0 : value_offset), BLOCK_BYTES, full);
+            }
+            place.next(STAGES);
+        }
+    }
+};
+
 __device__ __forceinline__ void produce(u32 ring, u32 barriers, const Pages& from, const uint4* work, u32 units, u32 kv_heads,
-                                        const u32* row_index, u32 window) {
+                                        const u32* row_index, const u32* sequence_length, u32 window) {
     Place place = {0, 0};
     for (u32 unit = blockIdx.x; unit < units; unit += gridDim.x) {
         uint4 item = work[unit / kv_heads];
         Span span(item, row_index, window);
-        const u32* table = from.pages + from.table_base[item.z];
-        for (u32 part = 0; part < 2; part++)
-            for (u32 block = span.first; block <= span.last; block++, place.next(STAGES)) {
-                u32 full = barriers + place.stage * 16;
-                if (place.round > 0) barrier_wait(full + 8, (place.round - 1) % 2);
-                barrier_expect(full, BLOCK_BYTES);
-                copy_bulk(ring + place.stage * BLOCK_BYTES,
-                          from.layer + table[block] * from.page_bytes + u64(unit % kv_heads) * BLOCK_BYTES + (part ? from.value_offset : 0),
-                          BLOCK_BYTES, full);
-            }
+        Copies copies(from, span, item.z, unit % kv_heads);
+        u32 early = 0;
+        if (unit == blockIdx.x) {
+            // What earlier steps wrote need not wait, as far as it finds a stage that nobody used.
+            u32 settled = sequence_length[item.z] / BLOCK_KEYS;
+            early = settled > span.first && 2 * copies.blocks <= STAGES ? settled - span.first : 0;
+            early = early < copies.blocks ? early : copies.blocks;
+            copies.issue(ring, barriers, place, 0, early);
+            wait_for_earlier_kernels();
+        }
+        copies.issue(ring, barriers, place, early, copies.blocks);
+        for (u32 i = 0; i < 2 * copies.blocks; i++) place.next(STAGES);
     }
 }
 
@@ -85,6 +126,23 @@ struct Unit {
     u32 ring, barriers, queries;
     u8* weights;
     Place place;
+    float* scratch;
+    const int* partial_offset;
+    const float* sinks;
+    Y* y;
+
+    __device__ __forceinline__ void open(const uint4* work, u32 number, u32 kv_heads) {
+        item = work[number / kv_heads], kv_head = number % kv_heads, lines = item.y * group;
+        Span span(item, row_index, window);
+        blocks = span.last - span.first + 1, first_block = span.first, last_key = span.last_key;
+    }
+
+    __device__ __forceinline__ u32 head_of(u32 line) const {
+        return kv_head * group + line % group;
+    }
+    __device__ __forceinline__ float* partial(u32 row, u32 line, u32 split) const {
+        return scratch + (u64(partial_offset[row] + int(split)) * heads + head_of(line)) * (DIM + 2);
+    }
 
     __device__ __forceinline__ u32 stage(u32 further) const {
         return ring + stage_at(place, further) * BLOCK_BYTES;
@@ -109,7 +167,7 @@ struct Unit {
 #pragma unroll
         for (u32 j = 0; j < 2; j++)
             for (u32 before = 0; before < warp; before++) max[j] = fmaxf(max[j], shared.max[tile][before][lane / 4 + j * 8]);
-        weigh(s, sum, max);
+        weigh(s, sum, max, rule);
         u8* to = weights + (tile * LINES + lane / 4) * WEIGHT_PITCH + (warp * BLOCK_KEYS + lane % 4 * 2) * 2;
 #pragma unroll
         for (u32 half = 0; half < 2; half++) {
@@ -120,10 +178,10 @@ struct Unit {
         }
     }
 
-    // Values under the weights, for 16 lines and this warp's columns, into scratch.
-    __device__ __forceinline__ void add_block_values(const Shared& shared, float* scratch, const int* partial_offset, u32 tile, u32 warp, u32 lane) const {
+    // Values under the weights, for 16 lines and this warp's columns: into scratch, or into y where there is no other split.
+    __device__ __forceinline__ void add_block_values(const Shared& shared, u32 tile, u32 warp, u32 lane) const {
         const u32 OWN = (PAIRS + WARPS - 1) / WARPS;
-        float y[OWN][2][4] = {}, max[2] = {NONE, NONE}, sum[2] = {0.0f, 0.0f};
+        float y_sums[OWN][2][4] = {}, max[2] = {NONE, NONE}, sum[2] = {0.0f, 0.0f};
         for (u32 block = 0; block < blocks; block++) {
             float factor[2];
 #pragma unroll
@@ -137,14 +195,17 @@ struct Unit {
             wait_stage(barriers, place, blocks + block);
             u32 valid = valid_keys(last_key, first_block + block);
 #pragma unroll
-            for (u32 i = 0; i < OWN * 8; i++) y[i / 8][i / 4 % 2][i % 4] = __fmul_rn(y[i / 8][i / 4 % 2][i % 4], factor[i / 2 % 2]);
+            for (u32 i = 0; i < OWN * 8; i++) {
+                float& value = y_sums[i / 8][i / 4 % 2][i % 4];
+                value = __fmul_rn(value, factor[i / 2 % 2]);
+            }
 #pragma unroll
             for (u32 step = 0; step < 4; step++) {
                 u32 p[4];
                 load_matrices(p, shared_address(weights) + (tile * LINES + lane % 16) * WEIGHT_PITCH + (block * BLOCK_KEYS + step * 16) * 2 + lane / 16 * 16);
 #pragma unroll
                 for (u32 i = 0; i < OWN; i++)
-                    if (warp + i * WARPS < PAIRS) add_values(y[i], p, stage(blocks + block), step, warp + i * WARPS, valid, lane);
+                    if (warp + i * WARPS < PAIRS) add_values(y_sums[i], p, stage(blocks + block), step, warp + i * WARPS, valid, lane);
             }
         }
 #pragma unroll
@@ -155,22 +216,31 @@ struct Unit {
             u32 row = item.x + line / group;
             Seen seen = seen_at(row_index[row], window);
             if (seen.last / SPLIT_KEYS < item.w || seen.first / SPLIT_KEYS > item.w) continue;
-            float* to = scratch + (u64(partial_offset[row] + int(item.w)) * heads + kv_head * group + line % group) * (DIM + 2);
-            if (warp == 0 && lane % 4 == 0) to[DIM] = max[j], to[DIM + 1] = whole;
+            bool alone = seen.first / SPLIT_KEYS == seen.last / SPLIT_KEYS;
+            float factor = alone ? finish(max[j], whole, sinks, head_of(line)) : 1.0f;
+            float* to = alone ? nullptr : partial(row, line, item.w);
+            Y* out = y + (u64(row) * heads + head_of(line)) * DIM;
+            if (!alone && warp == 0 && lane % 4 == 0) to[DIM] = max[j], to[DIM + 1] = whole;
 #pragma unroll
             for (u32 i = 0; i < OWN; i++)
                 if (warp + i * WARPS < PAIRS)
 #pragma unroll
-                    for (u32 half = 0; half < 2; half++)
-                        *(float2*)(to + (warp + i * WARPS) * 16 + half * 8 + lane % 4 * 2) = make_float2(y[i][half][j * 2], y[i][half][j * 2 + 1]);
+                    for (u32 half = 0; half < 2; half++) {
+                        u32 column = (warp + i * WARPS) * 16 + half * 8 + lane % 4 * 2;
+                        float first = __fmul_rn(y_sums[i][half][j * 2], factor), second = __fmul_rn(y_sums[i][half][j * 2 + 1], factor);
+                        if (alone)
+                            write(out[column], first), write(out[column + 1], second);
+                        else
+                            *(float2*)(to + column) = make_float2(first, second);
+                    }
         }
     }
 };
 
 extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), DIM <= 128 ? 2 : 1)
-    attention_split(float* scratch, const float* q, const u8* layer, const u32* row_index, const u32* pages, const int* table_base,
-                    const uint4* work, const u32* work_count, const int* partial_offset, u32 heads, u32 kv_heads, u64 page_bytes,
-                    u64 value_offset, float scale, float soft_cap, u32 window, u32 lines) {
+    attention_split(Y* y, float* scratch, const float* q, const u8* layer, const u32* row_index, const u32* pages, const int* table_base,
+                    const float* sinks, const uint4* work, const u32* work_count, const int* partial_offset, const u32* sequence_length,
+                    u32 heads, u32 kv_heads, u64 page_bytes, u64 value_offset, float scale, float soft_cap, u32 window, u32 lines) {
     extern __shared__ __align__(128) u8 bytes[];
     __shared__ Shared shared;
     u8* queries = bytes + STAGES * BLOCK_BYTES;
@@ -182,31 +252,33 @@ extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), DIM <= 128 ? 2 : 
     }
     __syncthreads();
     let_next_kernel_start();
-    wait_for_earlier_kernels();
     u32 units = *work_count * kv_heads;
     if (warp == WARPS) {
         if (lane == 0)
-            produce(shared_address(bytes), barriers, Pages{layer, pages, table_base, page_bytes, value_offset}, work, units, kv_heads, row_index, window);
+            produce(shared_address(bytes), barriers, Pages{layer, pages, table_base, page_bytes, value_offset}, work, units, kv_heads, row_index, sequence_length,
+                    window);
         return;
     }
     Unit unit;
     unit.heads = heads, unit.group = heads / kv_heads, unit.row_index = row_index, unit.window = window;
     unit.ring = shared_address(bytes), unit.barriers = barriers, unit.queries = shared_address(queries);
     unit.weights = queries + lines * QUERY_PITCH, unit.place = Place{0, 0};
+    unit.scratch = scratch, unit.partial_offset = partial_offset, unit.sinks = sinks, unit.y = y;
+    if (blockIdx.x < units) unit.open(work, blockIdx.x, kv_heads);
+    wait_for_earlier_kernels();
     for (u32 number = blockIdx.x; number < units; number += gridDim.x) {
-        unit.item = work[number / kv_heads], unit.kv_head = number % kv_heads, unit.lines = unit.item.y * unit.group;
-        Span span(unit.item, row_index, window);
-        unit.blocks = span.last - span.first + 1, unit.first_block = span.first, unit.last_key = span.last_key;
+        if (number != blockIdx.x) unit.open(work, number, kv_heads);
         u32 tiles = (unit.lines + LINES - 1) / LINES;
         load_queries(queries, q + (u64(unit.item.x) * heads + unit.kv_head * unit.group) * DIM, unit.lines, tiles * LINES, unit.group, heads * DIM,
                      threadIdx.x, WARPS * 32);
         barrier_of(WARPS * 32);
         if (warp < unit.blocks) wait_stage(barriers, unit.place, warp);
         for (u32 tile = 0; tile < tiles; tile++) unit.weigh_block(shared, ScoreRule{scale, soft_cap}, tile, warp, lane);
+        // Nobody else read this warp's block of keys.
+        __syncwarp();
+        if (warp < unit.blocks && lane == 0) barrier_arrive_for(barriers + stage_at(unit.place, warp) * 16 + 8, WARPS);
         barrier_of(WARPS * 32);
-        if (lane == 0)
-            for (u32 i = 0; i < unit.blocks; i++) barrier_arrive(barriers + stage_at(unit.place, i) * 16 + 8);
-        for (u32 tile = 0; tile < tiles; tile++) unit.add_block_values(shared, scratch, partial_offset, tile, warp, lane);
+        for (u32 tile = 0; tile < tiles; tile++) unit.add_block_values(shared, tile, warp, lane);
         __syncwarp();
         for (u32 i = 0; i < 2 * unit.blocks; i++, unit.place.next(STAGES))
             if (i >= unit.blocks && lane == 0) barrier_arrive(barriers + unit.place.stage * 16 + 8);
@@ -233,10 +305,10 @@ extern "C" __global__ void __launch_bounds__(128)
     attention_fold(Y* y, const float* scratch, const u32* row_index, const int* partial_offset, const float* sinks, u32 heads, u32 window) {
     __shared__ float columns[FOLD_SPLITS][FOLD_COLUMNS], maxima[FOLD_SPLITS + 1], sums[FOLD_SPLITS], warps[4];
     __shared__ Join factors[FOLD_SPLITS];
-    let_next_kernel_start();
-    wait_for_earlier_kernels();
+    join_chain();
     u32 row = blockIdx.x, head = blockIdx.y, column0 = blockIdx.z * FOLD_COLUMNS, thread = threadIdx.x, lane = thread % 32;
     Seen seen = seen_at(row_index[row], window);
+    if (seen.first / SPLIT_KEYS == seen.last / SPLIT_KEYS) return;
     u32 last = seen.last / SPLIT_KEYS, width = DIM - column0 < FOLD_COLUMNS ? DIM - column0 : FOLD_COLUMNS;
     u64 step = u64(heads) * (DIM + 2);
     const float* partials = scratch + (u64(partial_offset[row] + int(seen.first / SPLIT_KEYS)) * heads + head) * (DIM + 2);

@@ -81,7 +81,7 @@ __device__ __forceinline__ void soften(float (&s)[32], Lines& run, float (&facto
         factor[i] = remains(run.max[i], max[i]);
         run.max[i] = max[i];
     }
-    weigh(blocks, sum, max);
+    weigh(blocks, sum, max, rule);
 #pragma unroll
     for (u32 i = 0; i < 2; i++) run.sum[i] = fmaf(run.sum[i], factor[i], sum[i]);
 }
@@ -113,8 +113,7 @@ extern "C" __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
         barrier_init(barriers + threadIdx.x * 16 + 8, GROUPS);
         barrier_init_done();
     }
-    let_next_kernel_start();
-    wait_for_earlier_kernels();
+    join_chain();
     uint4 item = work[blockIdx.x];
     Tile tile;
     tile.group = heads / kv_heads, tile.lines = item.y * tile.group, tile.last = row_index[item.x + item.y - 1];

@@ -3,8 +3,8 @@
 // gate, up f32 [count], y Y [count]. Block 256, any grid: threads stride over count. Bound: bytes.
 #include "math.cuh"
 
-extern "C" __global__ void clamped_gate(Y* y, const float* gate, const float* up, u64 count, float alpha, float limit) {
-    wait_for_earlier_kernels();
+extern "C" __global__ void clamped_gate(Y* __restrict__ y, const float* gate, const float* up, u64 count, float alpha, float limit) {
+    join_chain();
     for (u64 i = u64(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += u64(gridDim.x) * blockDim.x) {
         // Written so that NaN passes, which fminf would swallow.
         float g = gate[i] > limit ? limit : gate[i];

@@ -4,9 +4,9 @@
 // embeddings f32 [rows][width] or 0; y Y [rows][width]. Grid: rows; block 256. Bound: the bytes of y.
 #include "formats.cuh"
 
-extern "C" __global__ void embed(Y* y, const u32* ids, const W* weight, const float* embeddings, u32 rows,
+extern "C" __global__ void embed(Y* __restrict__ y, const u32* ids, const W* weight, const float* embeddings, u32 rows,
                                  u32 vocabulary, u32 width) {
-    wait_for_earlier_kernels();
+    join_chain();
     u32 row = blockIdx.x, id = ids[row];
     for (u32 column = threadIdx.x; column < width; column += blockDim.x) {
         float x;

@@ -62,7 +62,8 @@ template <class A> struct same<A, A> {
     static const bool value = true;
 };
 
-// Dependent launch: nothing that an earlier kernel wrote may be read, and nothing written, before this returns.
+// Dependent launch: nothing that an earlier kernel wrote may be read, and nothing written, before this returns. So no input
+// may be `const __restrict__`: the compiler would take it for constant and could read it before. Outputs may be `__restrict__`.
 __device__ __forceinline__ void wait_for_earlier_kernels() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -74,6 +75,12 @@ __device__ __forceinline__ void let_next_kernel_start() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
+}
+
+// For a kernel with nothing to do before its values are there.
+__device__ __forceinline__ void join_chain() {
+    let_next_kernel_start();
+    wait_for_earlier_kernels();
 }
 
 // The place of (row, column) in core order [rows/8][columns/8][8][8]; columns a multiple of 8.

@@ -3,8 +3,8 @@
 // x X [n][width], y X [rows][width], row_map u32 [rows]. Grid: rows; block 256. Bound: bytes.
 #include "formats.cuh"
 
-extern "C" __global__ void gather_rows(X* y, const X* x, const u32* row_map, u32 rows, u32 width) {
-    wait_for_earlier_kernels();
+extern "C" __global__ void gather_rows(X* __restrict__ y, const X* x, const u32* row_map, u32 rows, u32 width) {
+    join_chain();
     u64 to = u64(blockIdx.x) * width, from = u64(row_map[blockIdx.x]) * width;
     for (u32 column = threadIdx.x; column < width; column += blockDim.x) y[to + column] = x[from + column];
 }

@@ -4,9 +4,9 @@
 // by halves. Grid: ceil(rows * heads / 8); block 256. Bound: bytes.
 #include "math.cuh"
 
-extern "C" __global__ void head_norm(float* y, const float* x, const float* weight, u32 rows, u32 heads, u32 dim,
+extern "C" __global__ void head_norm(float* __restrict__ y, const float* x, const float* weight, u32 rows, u32 heads, u32 dim,
                                      float epsilon) {
-    wait_for_earlier_kernels();
+    join_chain();
     u64 head = u64(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
     if (head >= u64(rows) * heads) return;
     u32 lane = threadIdx.x % 32;
@@ -15,5 +15,5 @@ extern "C" __global__ void head_norm(float* y, const float* x, const float* weig
     float sum = 0.0f;
     for (u32 i = lane; i < dim; i += 32) sum = fmaf(x[i], x[i], sum);
     float factor = 1.0f / sqrtf(fold_warp(sum) / float(dim) + epsilon);
-    for (u32 i = lane; i < dim; i += 32) y[i] = x[i] * factor * weight[i];
+    for (u32 i = lane; i < dim; i += 32) y[i] = __fmul_rn(__fmul_rn(x[i], factor), weight[i]);
 }

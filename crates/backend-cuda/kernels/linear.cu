@@ -7,18 +7,17 @@
 // the f32 form. Grid: (ceil(n / 64), ceil(m / 64)); block 128 for bf16 and f16, 256 for f32.
 #include "mma.cuh"
 
-// Row-major [n][k] into tile order, padding written as zeros. Grid: ceil(padded n * padded k / 8 / 256), block 256: a thread
-// writes 16 bytes.
-extern "C" __global__ void repack(u16* out, const u16* in, u32 n, u32 k) {
-    wait_for_earlier_kernels();
+// Row-major [n][k] into tile order, at rows first, first + 1, ... of a matrix that may have more parts (q, k and v; all that the
+// host does not write it has cleared); columns are padded with zeros. With gated = 1 the parts are gate (first = 0) and up (first = 8), as
+// the epilogue of GATE wants them: 8 rows of one, 8 of the other. Grid: ceil(n * padded k / 8 / 256), block 256; 16 bytes a thread.
+extern "C" __global__ void repack(u16* out, const u16* in, u32 n, u32 k, u32 first, u32 gated) {
+    join_chain();
     u32 columns = round_up(k, 64);
     u64 piece = u64(blockIdx.x) * blockDim.x + threadIdx.x;
-    u64 tile = piece / 128;
-    u32 row = u32(tile / (columns / 64)) * 16 + piece / 64 % 2 * 8 + piece % 8;
-    u32 column = u32(tile % (columns / 64)) * 64 + piece / 8 % 8 * 8;
-    if (row >= round_up(n, 64)) return;
-    for (u32 i = 0; i < 8; i++)
-        out[piece * 8 + i] = row < n && column + i < k ? in[u64(row) * k + column + i] : 0;
+    u32 row = u32(piece / (columns / 8)), column = u32(piece % (columns / 8)) * 8;
+    if (row >= n) return;
+    u16* to = out + tile_place(gated ? row / 8 * 16 + first + row % 8 : first + row, column, columns);
+    for (u32 i = 0; i < 8; i++) to[i] = column + i < k ? in[u64(row) * k + column + i] : 0;
 }
 
 #if W_IS_F32
@@ -27,7 +26,7 @@ extern "C" __global__ void repack(u16* out, const u16* in, u32 n, u32 k) {
 extern "C" __global__ void __launch_bounds__(256)
     linear(Y* y, const float* x, const float* weight, const float* bias, u32 m, u32 n, u32 k) {
     __shared__ float xs[16][65], ws[16][65];
-    wait_for_earlier_kernels();
+    join_chain();
     u32 row0 = blockIdx.y * 64, out0 = blockIdx.x * 64;
     u32 across = threadIdx.x % 16, down = threadIdx.x / 16;
     float sum[4][4] = {};
@@ -65,7 +64,7 @@ __device__ __forceinline__ u32 pair_of(const W* x, u32 row, u32 column, u32 m, u
 // A warp has 16 outputs as the 16-wide operand, and 8 groups of 8 rows.
 extern "C" __global__ void __launch_bounds__(128)
     linear(Y* y, const W* x, const W* weight, const float* bias, u32 m, u32 n, u32 k) {
-    wait_for_earlier_kernels();
+    join_chain();
     u32 lane = threadIdx.x % 32, out0 = blockIdx.x * 64 + threadIdx.x / 32 * 16, row0 = blockIdx.y * 64;
     u32 columns = round_up(k, 64);
     const u32* tiles = (const u32*)weight + u64(out0) * columns / 2 + lane;

@@ -2,27 +2,29 @@
 //
 // x W [m][k], k a multiple of 8, read through a tensor map; weight W in tile order; bias f32 [n] or 0; y Y [m][n].
 //
+// With GATE 1 (silu) or 2 (gelu_tanh) the matrix is gate and up as `repack` lays them, y is Y [m][n / 2], the gate's function
+// of one times the other, with the bits of `silu_gate` and `gelu_gate`; bias in the order of the rows.
+//
 // x_map: address in device memory of a CUtensorMap (64-byte aligned) over x as [rows][k]: 16-bit elements, dimensions {k, rows},
 // stride {k * 2} bytes, box {64, ROWS}, element strides 1, no interleave, swizzle of 128 bytes, zeros out of bounds.
 //
-// A consumer warp owns some outputs for all rows of x: 16 as the 16-wide operand, or with -DNARROW=1 8 as the 8-wide operand, which
-// gives twice as many warps where n is small. A last warp feeds a ring of stages: `chunk` columns (a multiple of 64) of every
-// warp's weights and of x. Weights come before the earlier kernel has ended, x after. Copies a row of x, in place of boxes,
-// held the kernel up by their number.
+// A consumer warp owns 16 outputs, the 16-wide operand, for all rows of x. A last warp feeds a ring of stages: `chunk` columns (a multiple of 64) of every
+// warp's weights and of x. Weights come before the earlier kernel has ended, x after.
 //
-// Grid: any number of blocks, outputs go round over (block, warp); best: SMs = S, shares T = padded n / 16 (8 if narrow), a share of
+// What did not help: x by a copy a row, in place of boxes (their number held the kernel up: 16 rows took 1.7 times one); stages of fewer than 256
+// columns; letting the next kernel start after the last copy, not at once; rows kept whole in shared memory with a ring a warp, also where
+// every block norms its rows itself; 8 outputs a warp as the 8-wide operand, which gives twice
+// as many warps where n is small (n = 1,024: 3.8 us for 3.9 with k = 2,048, 7.0 for 5.4 with k = 3,072).
+//
+// Grid: any number of blocks, outputs go round over (block, warp); best: SMs = S, shares T = padded n / 16, a share of
 // an SM P = ceil(T / S), rounds R = ceil(P / 12), warps = ceil(P / R), blocks = min(S, ceil(T / warps)). Block: 32 * (warps + 1). Dynamic
-// shared memory: 2,048 + stages * chunk * (warps * 32 (16 if narrow) + ROWS * 2); stages at most 8.
+// shared memory, best close to 200 KB with a chunk of 256: 2,048 + stages * chunk * (warps * 32 + ROWS * 2); stages at most 8.
+#include "gate.cuh"
 #include "ring.cuh"
 
 #if __CUDA_ARCH__ >= 900
 
-#if NARROW
-const u32 OUTS = 8, GROUP_ROWS = 16;
-#else
-const u32 OUTS = 16, GROUP_ROWS = 8;
-#endif
-const u32 GROUPS = (ROWS + GROUP_ROWS - 1) / GROUP_ROWS;
+const u32 OUTS = 16, GROUPS = ROWS / 8;
 // Bytes of a warp's weights and of x for 64 columns.
 const u32 WEIGHT_SLAB = OUTS * 128, X_SLAB = ROWS * 128;
 
@@ -58,12 +60,7 @@ struct Feed {
         u32 count = present(ring.warps), barrier = ring.full(stage);
         for (u32 warp = 0; warp < count; warp++) {
             u32 share = share0 + warp, to = ring.weights(stage, warp);
-#if NARROW
-            const u8* from = weight + (u64(share / 2) * slabs + start) * 2048 + share % 2 * 1024;
-            for (u32 slab = 0; slab < width; slab++) copy_bulk(to + slab * 1024, from + slab * 2048, 1024, barrier);
-#else
             copy_bulk(to, weight + (u64(share) * slabs + start) * 2048, width * 2048, barrier);
-#endif
         }
     }
     __device__ __forceinline__ void rows(const Ring& ring, u32 stage, u32 start, u32 width) const {
@@ -84,8 +81,7 @@ __device__ __forceinline__ void produce(const Ring& ring, Feed feed) {
             feed.weights(ring, i, i * ring.slabs, width);
         }
     asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;\nprefetch.tensormap [%0];" ::"l"(feed.x_map) : "memory");
-    let_next_kernel_start();
-    wait_for_earlier_kernels();
+    join_chain();
     if (feed.share0 < feed.shares)
         for (u32 i = 0; i < early; i++) feed.rows(ring, i, i * ring.slabs, width_at(i * ring.slabs, ring.slabs, feed.slabs));
     Place place = {early % ring.stages, early / ring.stages};
@@ -101,58 +97,45 @@ __device__ __forceinline__ void produce(const Ring& ring, Feed feed) {
 
 // Half a slab, 32 columns in two steps, of a warp's weights and of every group of rows.
 struct Fragments {
-#if NARROW
-    u32 weights[4], x[GROUPS][2][4];
-#else
     u32 weights[2][4], x[GROUPS][4];
-#endif
     // The 16-byte piece q of row r of x lies at piece q ^ r % 8: the tensor map's swizzle.
     __device__ __forceinline__ void load(u32 weights_at, u32 x_at, u32 half, u32 lane) {
-#if NARROW
-        load_matrices(weights, weights_at + half * 512 + lane * 16);
-#pragma unroll
-        for (u32 group = 0; group < GROUPS; group++)
-#pragma unroll
-            for (u32 step = 0; step < 2; step++) {
-                // Rows 8 to 15 of the operand repeat rows 0 to 7 where there are no others; their sums are not used.
-                u32 row = group * 16 + lane % 8 + (ROWS > 8 ? lane / 8 % 2 * 8 : 0);
-                load_matrices(x[group][step], x_at + row * 128 + ((half * 4 + step * 2 + lane / 16) ^ lane % 8) * 16);
-            }
-#else
         u32 at = weights_at + lane / 8 % 2 * 1024 + half * 512 + lane / 16 * 128 + lane % 8 * 16;
         load_matrices(weights[0], at);
         load_matrices(weights[1], at + 256);
 #pragma unroll
         for (u32 group = 0; group < GROUPS; group++)
             load_matrices(x[group], x_at + (group * 8 + lane % 8) * 128 + ((half * 4 + lane / 8) ^ lane % 8) * 16);
-#endif
     }
     __device__ __forceinline__ void multiply(float (&sum)[GROUPS][4]) const {
 #pragma unroll
         for (u32 group = 0; group < GROUPS; group++) {
-#if NARROW
-            mma<W>(sum[group], x[group][0], weights[0], weights[1]);
-            mma<W>(sum[group], x[group][1], weights[2], weights[3]);
-#else
             mma<W>(sum[group], weights[0], x[group][0], x[group][1]);
             mma<W>(sum[group], weights[1], x[group][2], x[group][3]);
-#endif
         }
     }
 };
 
 __device__ __forceinline__ void store(const float (&sum)[GROUPS][4], Y* y, const float* bias, u32 share, u32 m, u32 n, u32 lane) {
+#if GATE
+    u32 gate = share * 16 + lane / 4;
+    float first = bias ? bias[gate] : 0.0f, second = bias ? bias[gate + 8] : 0.0f;
+#pragma unroll
+    for (u32 group = 0; group < GROUPS; group++)
+#pragma unroll
+        for (u32 i = 0; i < 2; i++) {
+            u32 row = group * 8 + lane % 4 * 2 + i;
+            if (row < m && gate < n) write(y[u64(row) * (n / 2) + share * 8 + lane / 4], gated(sum[group][i] + first, sum[group][i + 2] + second));
+        }
+#else
 #pragma unroll
     for (u32 group = 0; group < GROUPS; group++)
 #pragma unroll
         for (u32 i = 0; i < 4; i++) {
-#if NARROW
-            u32 out = share * 8 + lane % 4 * 2 + i % 2, row = group * 16 + lane / 4 + i / 2 * 8;
-#else
             u32 out = share * 16 + lane / 4 + i / 2 * 8, row = group * 8 + lane % 4 * 2 + i % 2;
-#endif
             if (row < m && out < n && row < ROWS) write(y[u64(row) * n + out], sum[group][i] + (bias ? bias[out] : 0.0f));
         }
+#endif
 }
 
 extern "C" __global__ void __launch_bounds__(416, 1)

@@ -2,15 +2,18 @@
 //
 // x W [m][k], k a multiple of 8, read through a tensor map; weight W in tile order; bias f32 [n] or 0; y Y [m][n].
 //
+// GATE as in `linear_few`: y is then Y [m][n / 2].
+//
 // x_map: address in device memory of a CUtensorMap (64-byte aligned) over x as [rows][k]: 16-bit elements, dimensions {k, rows},
 // stride {k * 2} bytes, box {64, 64}, element strides 1, no interleave, swizzle of 128 bytes, zeros out of bounds.
 //
 // A tile is GROUPS * 64 outputs x ROWS rows. Outputs are the 64-wide operand, a warpgroup each 64; the rows of x are the N of the
-// instruction. A last warpgroup feeds a ring of STAGES of 64 columns: weights by bulk copies of tiles of
+// instruction. The four warps of a last warpgroup feed a ring of STAGES of 64 columns (one alone could not issue the copies in time): weights by bulk copies of tiles of
 // 2 KB (smaller ones, one an 8 outputs, held the whole kernel up by their number), x by boxes. Tiles go round over the blocks; neighbours share weights, 16 tiles of rows at a time, whose x stays in L2.
 //
 // Defines: ROWS 64, 128 or 256; GROUPS 1 or 2; STAGES. Grid: min(SMs, tiles), tiles = ceil(padded n / (64 GROUPS)) * ceil(m / ROWS).
 // Block 128 * (GROUPS + 1). Dynamic shared memory 1,024 + STAGES * (GROUPS * 8,192 + ROWS * 128 + 16).
+#include "gate.cuh"
 #include "wgmma.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -40,25 +43,27 @@ __device__ __forceinline__ u32 empty(u32 ring, u32 stage) {
     return full(ring, stage) + 8;
 }
 
-// One thread.
+// One thread of each of four warps: every fourth tile and box.
 __device__ __forceinline__ void produce(u32 ring, const u8* weight, const void* x_map, const Sizes& size) {
+    u32 first = threadIdx.x / 32 % 4;
     Place place = {0, 0};
     u64 row_of_tiles = u64(size.padded_k) * 32;
     for (u32 number = blockIdx.x; number < size.outs * size.rows; number += gridDim.x) {
         Tile tile(number, size.outs, size.rows);
         u32 tiles = (size.padded_n - tile.out) / 16 < GROUPS * 4 ? (size.padded_n - tile.out) / 16 : GROUPS * 4;
+        u32 bytes = (tiles + 3 - first) / 4 * 2048 + (ROWS / 64 + 3 - first) / 4 * 8192;
         const u8* from = weight + tile.out / 16 * row_of_tiles;
         for (u32 start = 0; start < size.padded_k; start += 64, from += 2048, place.next(STAGES)) {
             u32 to = ring + place.stage * STAGE_BYTES, barrier = full(ring, place.stage);
             if (place.round > 0) barrier_wait(empty(ring, place.stage), (place.round - 1) % 2);
-            barrier_expect(barrier, tiles * 2048 + X_BYTES);
+            barrier_expect(barrier, bytes);
+            if (first < ROWS / 64) copy_box(to + WEIGHT_BYTES + first * 8192, x_map, start, tile.row + first * 64, barrier);
 #pragma unroll
-            for (u32 i = 0; i < ROWS / 64; i++) copy_box(to + WEIGHT_BYTES + i * 8192, x_map, start, tile.row + i * 64, barrier);
-#pragma unroll
-            for (u32 i = 0; i < GROUPS * 4; i++)
+            for (u32 i = first; i < GROUPS * 4; i += 4)
                 if (i < tiles) copy_bulk(to + i * 2048, from + i * row_of_tiles, 2048, barrier);
         }
     }
+    let_next_kernel_start();
 }
 
 // The sums of one tile, 64 outputs of this warpgroup.
@@ -89,9 +94,14 @@ __device__ __forceinline__ void store(const float (&sum)[ROWS / 2], Y* y, const 
 #pragma unroll
         for (u32 j = 0; j < 2; j++) {
             u32 row = tile.row + i * 2 + lane % 4 * 2 + j;
+#if GATE
+            Y* place = y + u64(row) * (size.n / 2) + out / 16 * 8 + out % 8;
+            if (row < size.m && out < size.n) write(*place, gated(sum[i + j] + first, sum[i + j + 2] + second));
+#else
             Y* line = y + u64(row) * size.n + out;
             if (row < size.m && out < size.n) write(line[0], sum[i + j] + first);
             if (row < size.m && out + 8 < size.n) write(line[8], sum[i + j + 2] + second);
+#endif
         }
 }
 
@@ -100,18 +110,17 @@ extern "C" __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
     extern __shared__ __align__(1024) u8 shared[];
     u32 ring = round_up(shared_address(shared), 1024);
     if (threadIdx.x < STAGES) {
-        barrier_init(full(ring, threadIdx.x), 1);
+        barrier_init(full(ring, threadIdx.x), 4);
         barrier_init(empty(ring, threadIdx.x), GROUPS);
         barrier_init_done();
     }
     __syncthreads();
-    let_next_kernel_start();
     wait_for_earlier_kernels();
     u32 padded_n = round_up(n, 64);
     Sizes size = {m, n, k, padded_n, round_up(k, 64), (padded_n / 64 + GROUPS - 1) / GROUPS, (m + ROWS - 1) / ROWS};
     if (threadIdx.x / 128 == GROUPS) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        if (threadIdx.x == GROUPS * 128) {
+        if (threadIdx.x % 32 == 0) {
             asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(x_map) : "memory");
             produce(ring, (const u8*)weight, x_map, size);
         }

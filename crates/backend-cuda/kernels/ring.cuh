@@ -33,6 +33,11 @@ __device__ __forceinline__ void barrier_wait(u32 barrier, u32 parity) {
                  "}" ::"r"(barrier), "r"(parity) : "memory");
 }
 
+// For `count` readers at once.
+__device__ __forceinline__ void barrier_arrive_for(u32 barrier, u32 count) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
+}
+
 // Addresses and bytes are multiples of 16.
 __device__ __forceinline__ void copy_bulk(u32 to, const void* from, u32 bytes, u32 barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),

@@ -3,28 +3,24 @@
 //
 // x, y f32 [rows][heads * head_dim]; positions u32 [rows][3]; inverse_frequencies f32 [pairs]; axes u32 [pairs]. Grid: rows; block
 // 256: an angle is computed once a row and kept in shared memory (dynamic, pairs * 8 bytes). Bound: bytes.
-#include "math.cuh"
+#include "rope.cuh"
 
-extern "C" __global__ void rope(float* y, const float* x, const u32* positions, const float* inverse_frequencies,
+extern "C" __global__ void rope(float* __restrict__ y, const float* x, const u32* positions, const float* inverse_frequencies,
                                 const u32* axes, u32 rows, u32 heads, u32 head_dim, u32 pairs, float attention_scale) {
     extern __shared__ float2 angles[]; // [pairs] cosine, sine
-    wait_for_earlier_kernels();
+    join_chain();
     u32 row = blockIdx.x;
-    for (u32 pair = threadIdx.x; pair < pairs; pair += blockDim.x) {
-        float sine, cosine;
-        sincosf(float(positions[row * 3 + axes[pair]]) * inverse_frequencies[pair], &sine, &cosine);
-        angles[pair] = make_float2(cosine * attention_scale, sine * attention_scale);
-    }
+    for (u32 pair = threadIdx.x; pair < pairs; pair += blockDim.x)
+        angles[pair] = rope_angle(positions[row * 3 + axes[pair]], inverse_frequencies[pair], attention_scale);
     __syncthreads();
     x += u64(row) * heads * head_dim;
     y += u64(row) * heads * head_dim;
     for (u32 i = threadIdx.x; i < heads * head_dim; i += blockDim.x) {
         u32 place = i % head_dim;
         if (place < pairs) {
-            float2 angle = angles[place];
-            float a = x[i], b = x[i + pairs];
-            y[i] = a * angle.x - b * angle.y;
-            y[i + pairs] = b * angle.x + a * angle.y;
+            float2 turned = rotated(x[i], x[i + pairs], angles[place]);
+            y[i] = turned.x;
+            y[i + pairs] = turned.y;
         } else if (place >= 2 * pairs) {
             y[i] = x[i];
         }

@@ -27,9 +27,9 @@ __device__ __forceinline__ Best fold_best(Best best) {
 }
 
 extern "C" __global__ void __launch_bounds__(GREEDY_THREADS)
-    argmax(u32* tokens, const float* logits, u32 rows, u32 vocabulary) {
+    argmax(u32* __restrict__ tokens, const float* logits, u32 rows, u32 vocabulary) {
     __shared__ Best warps[GREEDY_THREADS / 32];
-    wait_for_earlier_kernels();
+    join_chain();
     logits += u64(blockIdx.x) * vocabulary;
     Best best = {-__int_as_float(0x7f800000), 0xffffffffu, true};
     for (u32 id = threadIdx.x; id < vocabulary; id += GREEDY_THREADS) {

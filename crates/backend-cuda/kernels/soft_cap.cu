@@ -4,8 +4,8 @@
 // count. Bound: bytes.
 #include "math.cuh"
 
-extern "C" __global__ void soft_cap(float* y, const float* x, u64 count, float cap) {
-    wait_for_earlier_kernels();
+extern "C" __global__ void soft_cap(float* __restrict__ y, const float* x, u64 count, float cap) {
+    join_chain();
     for (u64 i = u64(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += u64(gridDim.x) * blockDim.x)
         y[i] = cap * tanhf(x[i] / cap);
 }

@@ -15,10 +15,10 @@ __device__ __forceinline__ void write_heads(T* page, const float* x, u32 slot, u
 #endif
 }
 
-extern "C" __global__ void write_kv(u8* layer, const float* k, const float* v, const u32* row_sequence,
+extern "C" __global__ void write_kv(u8* __restrict__ layer, const float* k, const float* v, const u32* row_sequence,
                                     const u32* row_index, const u32* pages, const int* table_base, u32 rows,
                                     u32 kv_heads, u32 key_dim, u32 value_dim, u64 page_bytes, u64 value_offset) {
-    wait_for_earlier_kernels();
+    join_chain();
     u32 row = blockIdx.x, index = row_index[row];
     u32 page = pages[table_base[row_sequence[row]] + int(index / 64)];
     u8* keys = layer + page * page_bytes;

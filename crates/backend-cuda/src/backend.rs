@@ -39,9 +39,11 @@ pub(crate) struct Device {
     pub(crate) driver: Arc<dyn Driver>,
     jit: Jit,
     kernels: Mutex<HashMap<Need, Kernel>>,
-    steps: AtomicU64,
+    numbers: AtomicU64,
     /// Every matrix is made float32.
     pub(crate) single_precision: bool,
+    /// Steps are launched kernel by kernel.
+    pub(crate) no_graphs: bool,
 }
 
 /// An entry of a variant.
@@ -55,18 +57,19 @@ impl CudaBackend {
     pub fn open(options: &CudaOptions) -> Result<Self, CudaError> {
         let places = Places::here();
         let driver = Arc::new(Card::open(options, &places)?);
-        Ok(Self::over(driver, Jit::new(&options.kernels, &places), options.single_precision))
+        Ok(Self::over(driver, Jit::new(&options.kernels, &places), options))
     }
 
     /// A device in the machine's memory whose kernels are the reference's loops, for tests of everything but kernels.
     pub fn simulated(options: &CudaOptions) -> Self {
         let jit = Jit::new(&KernelFolders::default(), &Places::default());
-        Self::over(Arc::new(Simulated::new(SIMULATED_BYTES)), jit, options.single_precision)
+        Self::over(Arc::new(Simulated::new(SIMULATED_BYTES)), jit, options)
     }
 
-    fn over(driver: Arc<dyn Driver>, jit: Jit, single_precision: bool) -> Self {
-        let (kernels, steps) = (Mutex::default(), AtomicU64::new(0));
-        let device = Device { driver, jit, kernels, steps, single_precision };
+    fn over(driver: Arc<dyn Driver>, jit: Jit, options: &CudaOptions) -> Self {
+        let CudaOptions { single_precision, no_graphs, .. } = *options;
+        let (kernels, numbers) = (Mutex::default(), AtomicU64::new(0));
+        let device = Device { driver, jit, kernels, numbers, single_precision, no_graphs };
         Self { device: Arc::new(device) }
     }
 
@@ -121,7 +124,12 @@ impl Device {
 
     /// The number of a new step.
     pub(crate) fn next_step(&self) -> StepId {
-        StepId(self.steps.fetch_add(1, Ordering::Relaxed))
+        StepId(self.next_number())
+    }
+
+    /// A number that nothing else of the device has.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 }
 
@@ -136,7 +144,7 @@ impl Backend for CudaBackend {
     }
 
     fn fusions(&self) -> &[Fusion] {
-        &[Fusion::AddRmsNorm]
+        &[Fusion::AddRmsNorm, Fusion::QueryKeyValue, Fusion::GatedLinear]
     }
 
     fn free_bytes(&self) -> Option<u64> {

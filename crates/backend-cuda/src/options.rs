@@ -15,6 +15,8 @@ pub struct CudaOptions {
     /// Launches each kernel when the one before has ended, in place of letting it start and wait by itself; gives the
     /// same bits, more slowly.
     pub serial_launches: bool,
+    /// Launches each kernel of a step by itself, in place of graphs that were captured; gives the same bits, more slowly.
+    pub no_graphs: bool,
 }
 
 /// Folders with machine code of kernels.

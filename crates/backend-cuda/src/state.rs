@@ -18,6 +18,8 @@ use std::sync::Arc;
 
 /// The state of all sequences of one engine.
 pub(crate) struct CudaState {
+    /// No other state of the device has it.
+    pub(crate) number: u64,
     device: Arc<Device>,
     layout: StateLayout,
     groups: Vec<Pool>,
@@ -26,7 +28,7 @@ pub(crate) struct CudaState {
     pub(crate) steps: Steps<()>,
 }
 
-/// The pages of a group.
+/// The pages of a group, and one more for rows that are none.
 struct Pool {
     pages: u32,
     page_bytes: usize,
@@ -70,7 +72,7 @@ impl CudaState {
             let pages = pages
                 .ok_or_else(|| unknown("page group", number as u64, "the budget has no pages for it"))?;
             let page_bytes = layout.page_bytes(GroupId(number as u32));
-            let bytes = page_bytes.saturating_mul(pages as usize);
+            let bytes = page_bytes.saturating_mul(pages as usize + 1);
             let buffer = DeviceBuffer::new(&device.driver, bytes).map_err(|error| {
                 let what = format!("{pages} pages of group `{}` ({error})", group.name);
                 DeviceError::OutOfMemory { what, needed: bytes as u64 }
@@ -78,6 +80,7 @@ impl CudaState {
             Ok::<Pool, DeviceError>(Pool { pages, page_bytes, buffer })
         };
         Ok(Self {
+            number: device.next_number(),
             device: Arc::clone(device),
             layout: layout.clone(),
             groups: layout.groups.iter().enumerate().map(pool).collect::<Result<_, _>>()?,
@@ -107,6 +110,11 @@ impl CudaState {
             page_bytes: pool.page_bytes as u64,
             value_offset: (layout.page_elements().0 * formats.0.bytes()) as u64,
         }
+    }
+
+    /// The page of a group that belongs to rows that are none.
+    pub(crate) fn spare_page(&self, group: usize) -> u32 {
+        self.groups[group].pages
     }
 
     /// Checks that a page of a group exists.

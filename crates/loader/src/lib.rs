@@ -22,7 +22,7 @@ pub use progress::Progress;
 use gannet_engine::{Engine, EngineHandle, EngineOptions, Runner};
 use gannet_formats::Checkpoint;
 use gannet_model::{Model, RopeOverride};
-use gannet_ops::{Backend, KvFormat, PoolKind, Program, fuse};
+use gannet_ops::{Backend, KvFormat, PoolKind, Program, Readiness, fuse};
 use gannet_text::text::Text;
 use memory::Wanted;
 use progress::WatchedWeights;
@@ -156,8 +156,9 @@ pub fn load_within(
     let watched = WatchedWeights::new(&weights, &program, watch);
     let uploaded = backend.upload(&watched, &program.weights)?;
     machine::heap::give_back();
-    let state = backend.allocate(&program.state, &memory.budget)?;
-    let plan = backend.compile(&program, &uploaded, &memory.limits())?;
+    let mut state = backend.allocate(&program.state, &memory.budget)?;
+    let mut plan = backend.compile(&program, &uploaded, &memory.limits())?;
+    while plan.make_ready(state.as_mut())? == Readiness::Needed {}
     let weight_bytes = uploaded.bytes();
     let numerics_id = numerics::numerics_id(&checkpoint, &program, backend);
     let runner = memory.runner(plan, state, (&program, numerics_id), &model);

@@ -43,8 +43,25 @@ pub trait Backend: Send + Sync {
     ) -> Result<Box<dyn Plan>, DeviceError>;
 }
 
+/// What [`Plan::make_ready`] leaves to be done before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// Something that the first steps would wait for.
+    Needed,
+    /// Something that rare steps would wait for.
+    Useful,
+    /// Nothing.
+    Done,
+}
+
 /// A program that is ready to run.
 pub trait Plan: Send {
+    /// Does a piece of what later steps over this state would else wait for, once. For the time before the first step, and
+    /// for idle moments.
+    fn make_ready(&mut self, _state: &mut dyn State) -> Result<Readiness, DeviceError> {
+        Ok(Readiness::Done)
+    }
+
     /// Takes back what [`Plan::wait`] gave, so that a later step can use its memory.
     fn reuse(&mut self, output: StepOutput) {
         drop(output);

@@ -152,7 +152,7 @@ impl Counter<'_> {
         let values = node.inputs.iter().chain(&node.outputs);
         let value_bytes = values.map(|id| 4 * self.elements(self.program.value(*id))).sum();
         // What passes between the parts of a fused op stays in registers, so only its own values count.
-        let parts = if let Op::Fused { body, .. } = &node.op { body } else { std::slice::from_ref(node) };
+        let parts = node.parts();
         let mut cost = Cost { value_bytes, arithmetic: self.arithmetic(node), ..Cost::default() };
         for part in parts {
             cost.flops += self.flops(part);

@@ -27,14 +27,14 @@ mod weights;
 
 pub use backend::{
     Backend, BatchLimits, Budget, DeviceError, Interrupter, NodeObserver, NodeTime, OutputResult, Plan,
-    PlanBytes, SampleRows, State, StateBytes, StepOutput, TokenLogprobs,
+    PlanBytes, Readiness, SampleRows, State, StateBytes, StepOutput, TokenLogprobs,
 };
 pub use batch::{
     Batch, BatchError, Handed, Length, Output, PageTable, RecurrentBank, RecurrentUse, RecurrentWrite, Row,
     RowKind, STEPS_REMEMBERED, SequenceRows, TokenSource, Want,
 };
 pub use builder::ProgramBuilder;
-pub use fusion::{Fusion, fuse};
+pub use fusion::{Fusion, GatedLinear, Linear, QueryKeyValue, fuse, unfuse};
 pub use layout::{
     ConvLayout, DeltaLayout, KvFormat, PAGE_TOKENS, PageGroup, PageLifetime, PagedLayout, RecurrentLayout,
     Rollback, SamplerLayout, StateEntry, StateLayout,

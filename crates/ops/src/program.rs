@@ -117,6 +117,13 @@ pub struct Node {
     pub outputs: Vec<ValueId>,
 }
 
+impl Node {
+    /// The nodes that a fused op replaces, in order; otherwise itself alone.
+    pub fn parts(&self) -> &[Node] {
+        if let Op::Fused { body, .. } = &self.op { body } else { std::slice::from_ref(self) }
+    }
+}
+
 /// A straight-line program over one batch.
 ///
 /// Built by [`crate::ProgramBuilder`] and checked by [`crate::verify`].

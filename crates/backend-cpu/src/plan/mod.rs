@@ -16,8 +16,8 @@ use crate::weights::{CpuWeights, Weight};
 use gannet_ops::sampling::{Drawer, Workspace};
 use gannet_ops::step::PendingStep;
 use gannet_ops::{
-    Batch, BatchLimits, DeviceError, Interrupter, NodeObserver, NodeTime, Op, Plan, PlanBytes, Program,
-    RopeTable, SampleRows, State, StateEntry, StepId, StepOutput, WeightRole, Weights, verify,
+    Batch, BatchLimits, DeviceError, FusedKind, Interrupter, NodeObserver, NodeTime, Op, Plan, PlanBytes, Program,
+    RopeTable, SampleRows, State, StateEntry, StepId, StepOutput, WeightRole, Weights, unfuse, verify,
 };
 use run::{Run, Space};
 use std::collections::HashMap;
@@ -62,6 +62,7 @@ impl CpuPlan {
         limits: &BatchLimits,
     ) -> Result<Self, DeviceError> {
         verify(program).map_err(|error| unsupported(&program.name, error.to_string()))?;
+        let program = &unfuse(program, &|kind, _| kind == FusedKind::AddRmsNorm);
         machine.with_crew(|crew| reserve(crew, program, limits));
         Ok(Self {
             machine: Arc::clone(machine),

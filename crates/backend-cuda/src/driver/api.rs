@@ -24,6 +24,8 @@ pub(super) const MINOR: c_int = 76;
 pub(super) const DYNAMIC_SHARED_BYTES: c_int = 8;
 /// The attribute of a launch by which a kernel may start before the one before it has ended.
 pub(super) const PROGRAMMATIC_SERIALIZATION: c_uint = 6;
+/// A mode of capture: what other threads do meanwhile is their own.
+pub(super) const CAPTURE_OF_THREAD: c_int = 1;
 /// Of a tensor map: numbers of 16 bits, a swizzle and a promotion of 128 bytes.
 pub(super) const NUMBERS_OF_16_BITS: c_uint = 1;
 pub(super) const SWIZZLE_128: c_uint = 3;
@@ -103,6 +105,14 @@ functions! { Cuda:
     copy_in = "cuMemcpyHtoDAsync_v2", (u64, *const c_void, usize, Handle);
     copy_out = "cuMemcpyDtoHAsync_v2", (*mut c_void, u64, usize, Handle);
     copy_within = "cuMemcpyDtoDAsync_v2", (u64, u64, usize, Handle);
+    clear = "cuMemsetD8Async", (u64, u8, usize, Handle);
+    begin_capture = "cuStreamBeginCapture_v2", (Handle, c_int);
+    end_capture = "cuStreamEndCapture", (Handle, *mut Handle);
+    make_graph = "cuGraphInstantiateWithFlags", (*mut Handle, Handle, u64);
+    destroy_captured = "cuGraphDestroy", (Handle);
+    upload_graph = "cuGraphUpload", (Handle, Handle);
+    launch_graph = "cuGraphLaunch", (Handle, Handle);
+    destroy_graph = "cuGraphExecDestroy", (Handle);
     create_stream = "cuStreamCreate", (*mut Handle, c_uint);
     destroy_stream = "cuStreamDestroy_v2", (Handle);
     synchronize = "cuStreamSynchronize", (Handle);

@@ -3,7 +3,8 @@
 use super::api::{self, Cuda, Handle, LaunchAttribute, LaunchConfig};
 use super::staging::Staging;
 use super::{
-    Address, Architecture, Argument, Driver, Kernel, Launch, Mark, Properties, TENSOR_MAP_BYTES, TensorMap,
+    Address, Architecture, Argument, Driver, GraphHandle, Kernel, Launch, Mark, Properties, TENSOR_MAP_BYTES,
+    TensorMap,
 };
 use crate::error::CudaError;
 use crate::jit::Variant;
@@ -33,6 +34,8 @@ pub(crate) struct Card {
     device: c_int,
     context: Handle,
     stream: Handle,
+    /// On which graphs are captured, by one thread at a time; nothing runs on it.
+    capture_stream: Mutex<Handle>,
     properties: Properties,
     serial_launches: bool,
     staging: Mutex<Staging>,
@@ -51,16 +54,28 @@ impl Card {
             .map_err(|error| CudaError::NoDevice(format!(" ({}: {error})", cuda.path)))?;
         let device = device(&cuda, options.device)?;
         let properties = properties(&cuda, device)?;
-        let (mut context, mut stream) = (0, 0);
+        let (mut context, mut stream, mut capture_stream) = (0, 0, 0);
         // SAFETY: the device exists; the driver sets the handles that it makes.
         unsafe {
             cuda.check("cuDevicePrimaryCtxRetain", (cuda.retain_context)(&mut context, device))?;
             cuda.check("cuCtxSetCurrent", (cuda.set_context)(context))?;
             cuda.check("cuStreamCreate", (cuda.create_stream)(&mut stream, NON_BLOCKING))?;
+            cuda.check("cuStreamCreate", (cuda.create_stream)(&mut capture_stream, NON_BLOCKING))?;
         }
+        let capture_stream = Mutex::new(capture_stream);
         let staging = Mutex::new(Staging::new(&cuda)?);
         let (serial_launches, modules) = (options.serial_launches, Mutex::default());
-        Ok(Self { cuda, device, context, stream, properties, serial_launches, staging, modules })
+        Ok(Self {
+            cuda,
+            device,
+            context,
+            stream,
+            capture_stream,
+            properties,
+            serial_launches,
+            staging,
+            modules,
+        })
     }
 
     /// Makes the context that of the calling thread.
@@ -68,6 +83,34 @@ impl Card {
         // SAFETY: the context lives as long as `self`.
         self.cuda.check("cuCtxSetCurrent", unsafe { (self.cuda.set_context)(self.context) })?;
         Ok(&self.cuda)
+    }
+
+    fn launch_on(&self, stream: Handle, launch: &Launch<'_>) -> Result<(), CudaError> {
+        let cuda = self.enter()?;
+        let function = launch.kernel.handle;
+        if launch.shared_bytes > SHARED_BYTES_UNASKED {
+            let bytes = launch.shared_bytes as c_int;
+            // SAFETY: the function lives as long as `self`.
+            let result = unsafe { (cuda.set_function_attribute)(function, api::DYNAMIC_SHARED_BYTES, bytes) };
+            cuda.check("cuFuncSetAttribute", result)?;
+        }
+        let pointers: Vec<*const c_void> = launch.arguments.iter().map(pointer_to).collect();
+        let mut value = [0; 16];
+        value[0] = u32::from(!self.serial_launches);
+        let attribute = LaunchAttribute { id: api::PROGRAMMATIC_SERIALIZATION, padding: 0, value };
+        let config = LaunchConfig {
+            grid: launch.grid,
+            block: [launch.block, 1, 1],
+            shared_bytes: launch.shared_bytes,
+            stream,
+            attributes: &attribute,
+            attribute_count: 1,
+        };
+        // SAFETY: the arguments are those of the kernel's signature in number, order and size, as the plan that made
+        // them knows the kernel; addresses among them lie in buffers that live until the stream has passed the launch,
+        // and are as large as the sizes beside them say; all is read before the call returns.
+        let result = unsafe { (cuda.launch)(&config, function, pointers.as_ptr(), std::ptr::null()) };
+        cuda.check("cuLaunchKernelEx", result)
     }
 
     fn staging(&self) -> std::sync::MutexGuard<'_, Staging> {
@@ -124,31 +167,50 @@ impl Driver for Card {
     }
 
     fn launch(&self, launch: &Launch<'_>) -> Result<(), CudaError> {
+        self.launch_on(self.stream, launch)
+    }
+
+    fn capture(&self, launches: &[Launch<'_>]) -> Result<GraphHandle, CudaError> {
         let cuda = self.enter()?;
-        let function = launch.kernel.handle;
-        if launch.shared_bytes > SHARED_BYTES_UNASKED {
-            let bytes = launch.shared_bytes as c_int;
-            // SAFETY: the function lives as long as `self`.
-            let result = unsafe { (cuda.set_function_attribute)(function, api::DYNAMIC_SHARED_BYTES, bytes) };
-            cuda.check("cuFuncSetAttribute", result)?;
+        let stream = self.capture_stream.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the stream is this thread's as long as the lock is held, and captures nothing yet.
+        let begun = unsafe { (cuda.begin_capture)(*stream, api::CAPTURE_OF_THREAD) };
+        cuda.check("cuStreamBeginCapture", begun)?;
+        let launched = launches.iter().try_for_each(|launch| self.launch_on(*stream, launch));
+        let (mut captured, mut graph) = (0, 0);
+        // SAFETY: the capture was begun above and is ended whatever became of it; the driver sets the handle.
+        let ended = unsafe { (cuda.end_capture)(*stream, &mut captured) };
+        launched?;
+        cuda.check("cuStreamEndCapture", ended)?;
+        // SAFETY: what was captured is a graph, which is no longer needed when it was made ready; that lives until `forget`.
+        unsafe {
+            let made = (cuda.make_graph)(&mut graph, captured, 0);
+            (cuda.destroy_captured)(captured);
+            cuda.check("cuGraphInstantiate", made)?;
+            cuda.check("cuGraphUpload", (cuda.upload_graph)(graph, self.stream))?;
         }
-        let pointers: Vec<*const c_void> = launch.arguments.iter().map(pointer_to).collect();
-        let mut value = [0; 16];
-        value[0] = u32::from(!self.serial_launches);
-        let attribute = LaunchAttribute { id: api::PROGRAMMATIC_SERIALIZATION, padding: 0, value };
-        let config = LaunchConfig {
-            grid: launch.grid,
-            block: [launch.block, 1, 1],
-            shared_bytes: launch.shared_bytes,
-            stream: self.stream,
-            attributes: &attribute,
-            attribute_count: 1,
-        };
-        // SAFETY: the arguments are those of the kernel's signature in number, order and size, as the plan that made
-        // them knows the kernel; addresses among them lie in buffers that live until the stream has passed the launch,
-        // and are as large as the sizes beside them say; all is read before the call returns.
-        let result = unsafe { (cuda.launch)(&config, function, pointers.as_ptr(), std::ptr::null()) };
-        cuda.check("cuLaunchKernelEx", result)
+        Ok(GraphHandle(graph as u64))
+    }
+
+    fn replay(&self, graph: GraphHandle) -> Result<(), CudaError> {
+        let cuda = self.enter()?;
+        // SAFETY: the graph was made by `capture` and not forgotten; the buffers that its kernels name live, as its owner sees to.
+        let result = unsafe { (cuda.launch_graph)(graph.0 as Handle, self.stream) };
+        cuda.check("cuGraphLaunch", result)
+    }
+
+    fn forget(&self, graph: GraphHandle) {
+        // A driver that fails here has failed before, and will again where it can be said.
+        let Ok(cuda) = self.enter() else { return };
+        // SAFETY: the graph was made by `capture` and is forgotten once, by its owner; the driver keeps what still runs.
+        unsafe { (cuda.destroy_graph)(graph.0 as Handle) };
+    }
+
+    fn clear(&self, address: Address, bytes: usize) -> Result<(), CudaError> {
+        let cuda = self.enter()?;
+        // SAFETY: the bytes lie in a buffer that lives until the stream has passed this.
+        let result = unsafe { (cuda.clear)(address.0, 0, bytes, self.stream) };
+        cuda.check("cuMemsetD8Async", result)
     }
 
     fn upload(&self, to: Address, bytes: &[u8]) -> Result<(), CudaError> {
@@ -244,6 +306,7 @@ impl Drop for Card {
                 (self.cuda.unload_module)(module);
             });
             (self.cuda.destroy_stream)(self.stream);
+            (self.cuda.destroy_stream)(*self.capture_stream.lock().unwrap_or_else(PoisonError::into_inner));
             (self.cuda.release_context)(self.device);
         }
     }

@@ -5,8 +5,7 @@
 //! a [`Launch`] names buffers that live, which [`DeviceBuffer`] and the order of one stream give: a buffer is freed by
 //! a call that waits for the work before it.
 //!
-//! One device has one stream, and every call takes effect in the order of the calls. Captured graphs will hold the
-//! buffers that they name.
+//! One device has one stream, and every call takes effect in the order of the calls.
 //!
 //! Knows no operation and no program.
 
@@ -44,6 +43,19 @@ pub(crate) trait Driver: Send + Sync {
     /// Runs a kernel.
     fn launch(&self, launch: &Launch<'_>) -> Result<(), CudaError>;
 
+    /// Makes a graph of kernels that run one after the other; nothing runs yet. Every buffer that they name lives as long as
+    /// the graph is replayed.
+    fn capture(&self, launches: &[Launch<'_>]) -> Result<GraphHandle, CudaError>;
+
+    /// Runs a graph.
+    fn replay(&self, graph: GraphHandle) -> Result<(), CudaError>;
+
+    /// Gives back what a graph takes, when its runs have ended.
+    fn forget(&self, graph: GraphHandle);
+
+    /// Zeroes memory.
+    fn clear(&self, address: Address, bytes: usize) -> Result<(), CudaError>;
+
     /// Copies bytes to the device; they may be changed when this returns.
     fn upload(&self, to: Address, bytes: &[u8]) -> Result<(), CudaError>;
 
@@ -78,6 +90,9 @@ pub(crate) struct TensorMap {
     pub(crate) box_rows: usize,
 }
 
+/// The first CUDA whose graphs know dependent launches.
+const GRAPHS_VERSION: u32 = 12_030;
+
 /// What a device is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Properties {
@@ -102,6 +117,11 @@ impl Properties {
     /// Whether blocks of memory can be fetched by one instruction, and tensor maps are there.
     pub(crate) fn has_bulk_copies(&self) -> bool {
         self.architecture.is_none_or(|architecture| architecture.major >= 9)
+    }
+
+    /// Whether graphs keep what kernels may do before the one before them has ended.
+    pub(crate) fn has_graphs(&self) -> bool {
+        self.architecture.is_none() || self.driver_version >= GRAPHS_VERSION
     }
 
     /// Whether warpgroups multiply from shared memory.
@@ -197,6 +217,33 @@ pub(crate) struct Kernel {
     pub(crate) variant: Variant,
     /// For the driver that loaded it.
     handle: usize,
+}
+
+/// A captured graph, for the driver that made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GraphHandle(u64);
+
+/// A captured graph, given back when it is dropped.
+pub(crate) struct Graph {
+    driver: Arc<dyn Driver>,
+    handle: GraphHandle,
+}
+
+impl Graph {
+    pub(crate) fn capture(driver: &Arc<dyn Driver>, launches: &[Launch<'_>]) -> Result<Self, CudaError> {
+        let handle = driver.capture(launches)?;
+        Ok(Self { driver: Arc::clone(driver), handle })
+    }
+
+    pub(crate) fn replay(&self) -> Result<(), CudaError> {
+        self.driver.replay(self.handle)
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        self.driver.forget(self.handle);
+    }
 }
 
 /// A run of a kernel.

@@ -10,8 +10,8 @@ mod sources;
 mod variant;
 
 pub(crate) use catalogue::{
-    FEW_ROWS, HEAD_DIMS, MANY, WIDE_DIMS, embed, linear, linear_few, linear_many, tiled_attention,
-    write_tiled_kv,
+    FEW_ROWS, Gate, HEAD_DIMS, MANY, Made, WIDE_DIMS, embed, linear, linear_few, linear_many,
+    tiled_attention, write_pages,
 };
 pub(crate) use variant::Variant;
 

@@ -8,7 +8,7 @@ use super::launches::{Call, Frame, arguments, word};
 use super::work::{Shape, Work};
 use crate::driver::{Argument, Properties};
 use crate::error::unsupported;
-use crate::jit::{HEAD_DIMS, Variant, WIDE_DIMS, tiled_attention, write_tiled_kv};
+use crate::jit::{HEAD_DIMS, Variant, WIDE_DIMS, tiled_attention, write_pages};
 use crate::number::Number;
 use crate::state::{LayerPages, page_formats};
 use gannet_ops::{
@@ -29,6 +29,11 @@ fn tiled(device: &Properties, layout: &PagedLayout) -> Option<Number> {
     let is_half = formats.0 == formats.1 && formats.0 != Number::F32;
     let is_square = layout.key_dim == layout.value_dim && HEAD_DIMS.contains(&layout.key_dim);
     (is_half && is_square && device.has_bulk_copies()).then_some(formats.0)
+}
+
+/// Whether a layer's pages lie in core order.
+pub(super) fn is_tiled(device: &Properties, layout: &PagedLayout) -> bool {
+    tiled(device, layout).is_some()
 }
 
 fn has_wide_kernel(device: &Properties, dim: usize) -> bool {
@@ -69,7 +74,6 @@ fn window_of(mask: Mask) -> Option<u32> {
 impl Frame<'_> {
     pub(super) fn write_kv(&self, state: StateId, node: &Node) -> Result<Vec<Call>, DeviceError> {
         let LayerPages { layout, address, page_bytes, value_offset } = (self.pages)(state);
-        let (key, value) = page_formats(layout)?;
         let [k, v] = [node.inputs[0], node.inputs[1]].map(self.values);
         let mut arguments = arguments![address, k, v];
         arguments.extend(self.lists.tables(layout.group.0 as usize).map(Argument::from));
@@ -81,8 +85,7 @@ impl Frame<'_> {
             page_bytes,
             value_offset,
         ]);
-        let plain = || Variant::new("write_kv", &[("K", key.name()), ("V", value.name())]);
-        let variant = tiled(self.device, layout).map_or_else(plain, write_tiled_kv);
+        let variant = write_pages("write_kv", page_formats(layout)?, is_tiled(self.device, layout));
         Ok(vec![Call::by_row((variant, "write_kv"), self.rows, arguments)])
     }
 
@@ -144,6 +147,9 @@ impl Frame<'_> {
         let mut calls = Vec::new();
         if !work.runs.is_empty() {
             calls.push(self.split(op, node, pages, (work, shape.window)));
+        }
+        // Rows that see one split only are done.
+        if work.has_folds {
             let fold = |run| self.fold(op, node, pages, (work, shape.window), run);
             calls.extend(work.runs.iter().cloned().map(fold));
         }
@@ -163,15 +169,18 @@ impl Frame<'_> {
         let layout = pages.layout;
         let [_, row_index, page_list, table_base] = self.lists.tables(layout.group.0 as usize);
         let arguments = arguments![
+            (self.values)(node.outputs[0]),
             self.partials,
             (self.values)(node.inputs[0]),
             pages.address,
             row_index,
             page_list,
             table_base,
+            self.optional_weight(op.sinks),
             self.lists.at(work.splits),
             self.lists.at(work.split_count),
             self.lists.at(work.partial_offset),
+            self.lists.sequence_length(),
             word(op.heads),
             word(layout.kv_heads),
             pages.page_bytes,

@@ -3,13 +3,12 @@
 //! Values are float32, but for those that only matrices in half precision read: such a value is rounded once, where it is
 //! made, instead of by each product. A row's bits don't depend on where it is rounded.
 
+use super::matrices::Matrices;
 use crate::number::Number;
-use crate::weights::Weight;
-use gannet_ops::{Node, Op, Program, ValueId};
-use std::sync::Arc;
+use gannet_ops::{FusedKind, Node, Op, Program, ValueId};
 
 /// The format of each value, in order.
-pub(super) fn choose(program: &Program, weights: &[Arc<Weight>]) -> Vec<Number> {
+pub(super) fn choose(program: &Program, weights: &Matrices) -> Vec<Number> {
     let nodes = &program.nodes[..program.sampling_start()];
     let mut formats = vec![Number::F32; program.values.len()];
     for node in nodes.iter().rev() {
@@ -39,7 +38,9 @@ fn can_round(node: &Node, output: usize) -> bool {
         | Op::Slice { .. }
         | Op::SelectOutputs => true,
         // The sum goes on as it is; the norm of it is what products read.
-        Op::Fused { .. } => output == 1,
+        Op::Fused { kind: FusedKind::AddRmsNorm, .. } => output == 1,
+        Op::Fused { kind: FusedKind::GatedLinear, .. } => true,
+        Op::Fused { kind: FusedKind::QueryKeyValue, .. } => false,
         Op::Embed { .. }
         | Op::HeadNorm { .. }
         | Op::GatedNorm { .. }
@@ -74,9 +75,9 @@ fn is_read_later(program: &Program, value: ValueId) -> bool {
 }
 
 /// The format in which a node reads its values.
-fn wanted(node: &Node, weights: &[Arc<Weight>], formats: &[Number]) -> Number {
-    if let Op::Linear { weight, .. } = &node.op {
-        weights[weight.0 as usize].format
+fn wanted(node: &Node, weights: &Matrices, formats: &[Number]) -> Number {
+    if let Some(product) = weights.product(node) {
+        product.matrix.format
     } else if node.op == Op::SelectOutputs {
         formats[node.outputs[0].0 as usize]
     } else {

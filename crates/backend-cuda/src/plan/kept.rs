@@ -1,6 +1,7 @@
 //! What of a step outlives its forward pass: scores and hidden states on the device, and copies of those that the host
 //! asks for.
 
+use super::graphs::Graphs;
 use crate::driver::{Address, DeviceBuffer, Driver};
 use crate::error::CudaError;
 use crate::number::Number;
@@ -20,6 +21,10 @@ pub(super) struct Kept {
     device: Vec<(ValueId, DeviceBuffer)>,
     /// The likeliest token of each output.
     tokens: Option<DeviceBuffer>,
+    /// What the step's kernels read of the batch.
+    lists: Option<DeviceBuffer>,
+    /// Graphs over all of these.
+    pub(super) graphs: Graphs,
     /// Copies: the width, and all rows.
     host: Vec<(ValueId, usize, Vec<f32>)>,
     drawn: Vec<Draw>,
@@ -27,33 +32,47 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Makes room for a step: bytes of each value, and outputs of which a token is wanted.
+    /// Makes room for a step: bytes of each value, outputs of which a token is wanted, bytes of its lists.
     pub(super) fn prepare(
         &mut self,
         driver: &Arc<dyn Driver>,
-        values: &[(ValueId, usize)],
-        outputs: usize,
+        (values, outputs): (&[(ValueId, usize)], usize),
+        list_bytes: usize,
     ) -> Result<(), CudaError> {
         self.host.clear();
         self.drawn.clear();
         self.ids.iter_mut().for_each(|(_, ids)| ids.clear());
+        let graphs = &mut self.graphs;
         for (id, bytes) in values {
             match self.device.iter_mut().find(|(known, _)| known == id) {
-                Some((_, buffer)) => buffer.grow(*bytes)?,
+                Some((_, buffer)) => grow(buffer, *bytes, graphs)?,
                 None => self.device.push((*id, DeviceBuffer::new(driver, *bytes)?)),
             }
         }
-        let bytes = outputs * size_of::<u32>();
-        match &mut self.tokens {
-            Some(tokens) => tokens.grow(bytes)?,
-            None => self.tokens = Some(DeviceBuffer::new(driver, bytes)?),
+        for (buffer, bytes) in [(&mut self.tokens, outputs * size_of::<u32>()), (&mut self.lists, list_bytes)]
+        {
+            match buffer {
+                Some(buffer) => grow(buffer, bytes, graphs)?,
+                None => *buffer = Some(DeviceBuffer::new(driver, bytes)?),
+            }
         }
         Ok(())
+    }
+
+    /// Bytes of the device's memory.
+    pub(super) fn bytes(&self) -> usize {
+        let lists = self.tokens.iter().chain(&self.lists);
+        self.device.iter().map(|(_, buffer)| buffer).chain(lists).map(DeviceBuffer::bytes).sum()
     }
 
     /// Where a value lies, where it is one that outlives the forward pass.
     pub(super) fn address(&self, id: ValueId) -> Option<Address> {
         self.device.iter().find(|(known, _)| *known == id).map(|(_, buffer)| buffer.address())
+    }
+
+    /// Where the step's lists lie.
+    pub(super) fn lists(&self) -> Address {
+        self.lists.as_ref().expect("the step was prepared").address()
     }
 
     /// Where the likeliest tokens go.
@@ -90,6 +109,14 @@ impl Kept {
         }));
         Ok(())
     }
+}
+
+/// Makes room where there is too little, after the graphs that name what was there.
+fn grow(buffer: &mut DeviceBuffer, bytes: usize, graphs: &mut Graphs) -> Result<(), CudaError> {
+    if buffer.bytes() < bytes {
+        graphs.clear();
+    }
+    buffer.grow(bytes)
 }
 
 impl StepValues for Kept {

@@ -4,6 +4,7 @@
 //! what to launch over the places of the step's values; so what is launched was loaded.
 
 use super::maps::TensorMaps;
+use super::matrices::Matrices;
 use super::metadata::Lists;
 use super::products::{self, Choice};
 use super::ropes::Ropes;
@@ -14,12 +15,10 @@ use crate::error::unsupported;
 use crate::jit::{Variant, embed};
 use crate::number::Number;
 use crate::state::LayerPages;
-use crate::weights::Weight;
 use gannet_ops::placement::rows_at_most;
 use gannet_ops::{
     BatchLimits, DeviceError, FusedKind, Node, Op, Program, Rope, Rows, StateId, Value, ValueId, WeightId,
 };
-use std::sync::Arc;
 
 /// Threads of a block, but for the kernels that say otherwise.
 const THREADS: u32 = 256;
@@ -48,7 +47,7 @@ impl Call {
 /// Where everything is that a node reads and writes.
 pub(super) struct Frame<'a> {
     pub(super) program: &'a Program,
-    pub(super) weights: &'a [Arc<Weight>],
+    pub(super) weights: &'a Matrices,
     pub(super) formats: &'a [Number],
     /// Rows of the batch, and those whose result is asked for.
     pub(super) rows: usize,
@@ -66,6 +65,8 @@ pub(super) struct Frame<'a> {
     pub(super) partials: Address,
     /// For a value in the format of a product that reads it.
     pub(super) rounded: Address,
+    /// For the product of stacked queries, keys and values.
+    pub(super) stacked: Address,
 }
 
 /// A list of arguments from addresses and numbers.
@@ -93,7 +94,7 @@ impl Frame<'_> {
             Op::HeadNorm { weight, heads, epsilon } => {
                 Ok(vec![self.head_norm(*weight, (*heads, *epsilon), node)])
             }
-            Op::Linear { weight, bias } => Ok(self.linear(*weight, *bias, node)),
+            Op::Linear { .. } => Ok(self.product(node, (self.values)(node.outputs[0]), Number::F32)),
             Op::Rope(rope) => Ok(vec![self.rope(rope, node)]),
             Op::PositionScale { slope, period } => {
                 let mut call =
@@ -120,6 +121,11 @@ impl Frame<'_> {
             Op::Slice { groups, start, width } => Ok(vec![self.slice((*groups, *start, *width), node)]),
             Op::Concat => Ok(self.concat(node)),
             Op::Fused { kind: FusedKind::AddRmsNorm, body } => self.add_rms_norm(body, node),
+            Op::Fused { kind: FusedKind::QueryKeyValue, body } => self.query_key_value(body, node),
+            Op::Fused { kind: FusedKind::GatedLinear, .. } => {
+                let made = node.outputs[0];
+                Ok(self.product(node, (self.values)(made), self.format(made)))
+            }
             Op::GatedNorm { .. }
             | Op::L2Norm { .. }
             | Op::CausalConv { .. }
@@ -167,8 +173,8 @@ impl Frame<'_> {
         self.formats[id.0 as usize]
     }
 
-    fn weight(&self, id: WeightId) -> Address {
-        self.weights[id.0 as usize].buffer.address()
+    pub(super) fn weight(&self, id: WeightId) -> Address {
+        self.weights.alone(id).buffer.address()
     }
 
     pub(super) fn optional_weight(&self, id: Option<WeightId>) -> Address {
@@ -211,7 +217,7 @@ impl Frame<'_> {
     }
 
     fn embed(&self, weight: WeightId, node: &Node) -> Call {
-        let matrix = &self.weights[weight.0 as usize];
+        let matrix = self.weights.alone(weight);
         let embeddings = node.inputs.get(1).map_or(Address::NONE, |id| (self.values)(*id));
         let (made, vocabulary) = (node.outputs[0], matrix.shape[0]);
         let arguments = arguments![
@@ -254,11 +260,12 @@ impl Frame<'_> {
         Call { need: self.making("head_norm", made), grid, block: THREADS, shared_bytes: 0, arguments }
     }
 
-    /// A product, after its input was rounded to the matrix's format where it isn't in that.
-    fn linear(&self, weight: WeightId, bias: Option<WeightId>, node: &Node) -> Vec<Call> {
-        let matrix = &self.weights[weight.0 as usize];
-        let (x, y) = (node.inputs[0], node.outputs[0]);
-        let (m, n, k) = (self.rows_of(y), self.width(y), self.width(x));
+    /// The product that a node is or begins with, into memory for numbers of a format; after its input was rounded to the
+    /// matrix's format where it isn't in that.
+    pub(super) fn product(&self, node: &Node, y: Address, format: Number) -> Vec<Call> {
+        let product = self.weights.product(node).expect("the node has a product");
+        let (matrix, x, [n, k]) = (product.matrix, product.x, product.size());
+        let m = self.rows_of(x);
         let mut calls = Vec::new();
         let mut read = (self.values)(x);
         if self.format(x) != matrix.format {
@@ -268,7 +275,7 @@ impl Frame<'_> {
             read = self.rounded;
         }
         let Choice { variant, entry, box_rows, grid, block, shared_bytes, after } =
-            products::choose(self.device, matrix.format, [m, n, k]);
+            products::choose(self.device, matrix.format, product.made(format), [m, n, k]);
         let rows_max = rows_at_most(self.of(x).rows, self.limits);
         let x = match box_rows {
             Some(box_rows) => {
@@ -276,15 +283,8 @@ impl Frame<'_> {
             }
             None => read,
         };
-        let mut arguments = arguments![
-            (self.values)(y),
-            x,
-            matrix.buffer.address(),
-            self.optional_weight(bias),
-            word(m),
-            word(n),
-            word(k),
-        ];
+        let mut arguments =
+            arguments![y, x, matrix.buffer.address(), product.bias, word(m), word(n), word(k)];
         arguments.extend(after.into_iter().map(|number| Argument::from(word(number))));
         let grid = [word(grid[0]), word(grid[1]), 1];
         let (block, shared_bytes) = (word(block), word(shared_bytes));

@@ -1,15 +1,19 @@
-//! What kernels read about a step's rows: one list of words, copied to the device at once.
+//! What kernels read about a step's rows: lists of words, copied to the device before the step's first kernel.
 //!
 //! ```text
-//! ids [rows] · positions [rows][3] · row_sequence [rows] · row_index [rows] · output_rows [outputs]
-//! then for each page group: pages [..] · table_base [sequences]
-//! then for each way in which layers attend: its lists of work
+//! ids [rows] · positions [rows][3] · row_sequence [rows] · row_index [rows] · output_rows [outputs] · sequence_length [sequences]
+//! for each page group: table_base [sequences]
+//! for each way in which layers attend: split_count [1] · partial_offset [rows]
+//! items of the first way · pages of all groups · tiles of rows · items of the other ways
 //! ```
 //!
-//! The page of index i of sequence s is `pages[table_base[s] + i / 64]`, where the base is signed: what was released at
+//! The page of index i of sequence s is word `table_base[s] + i / 64` of all, where the base is signed: what was released at
 //! the front is taken off it. Everything that a kernel would follow is checked here.
+//!
+//! A captured graph finds each list where it was when it was captured. So with [`Fit::Padded`] the places of the lists follow from
+//! the number of rows alone, and rows that are none belong to a sequence of their own, over a page that no other has.
 
-use super::work::{Shape, Work};
+use super::work::{Items, SPLIT_ROWS_MAX, Shape, Work};
 use crate::driver::Address;
 use crate::error::unknown;
 use crate::state::CudaState;
@@ -20,23 +24,42 @@ use std::ops::Range;
 const ALIGNMENT: usize = 4;
 /// An id that is none: the row brings an embedding.
 const NO_ID: u32 = u32::MAX;
+/// Words of an item of work.
+const ITEM_WORDS: usize = 4;
+
+/// How long the lists of a step are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// As the batch needs.
+    Exact,
+    /// For so many rows and outputs, each row below an index of `context`.
+    Padded { rows: usize, context: usize },
+}
 
 /// Lists one after the other, each beginning at a multiple of 16 bytes.
 #[derive(Debug, Default)]
-pub(super) struct Words(Vec<u32>);
+struct Words(Vec<u32>);
 
 impl Words {
     /// Adds a list; where it begins.
-    pub(super) fn add(&mut self, list: impl IntoIterator<Item = u32>) -> usize {
+    fn add(&mut self, list: impl IntoIterator<Item = u32>) -> usize {
         self.0.resize(self.0.len().next_multiple_of(ALIGNMENT), 0);
         let start = self.0.len();
         self.0.extend(list);
         start
     }
 
-    /// All lists.
-    pub(super) fn list(&self) -> &[u32] {
-        &self.0
+    /// Adds a list and as many more words as make it `count`.
+    fn add_padded(
+        &mut self,
+        list: impl IntoIterator<Item = u32>,
+        count: usize,
+        more: impl FnMut(usize) -> u32,
+    ) -> usize {
+        let start = self.add(list);
+        let have = self.0.len() - start;
+        self.0.extend((have..count).map(more));
+        start
     }
 }
 
@@ -44,13 +67,16 @@ impl Words {
 #[derive(Debug, Default)]
 pub(super) struct Metadata {
     words: Words,
+    /// Lists that lie beyond the others, and where.
+    far: Vec<(usize, Vec<u32>)>,
     ids: usize,
     positions: usize,
     row_sequence: usize,
     row_index: usize,
     output_rows: usize,
-    /// For each page group, its pages and bases.
-    groups: Vec<[usize; 2]>,
+    sequence_length: usize,
+    /// For each page group, its bases.
+    groups: Vec<usize>,
     /// For each way in which layers attend, its work.
     work: Vec<Work>,
 }
@@ -82,10 +108,14 @@ impl Lists<'_> {
         self.at(self.metadata.output_rows)
     }
 
-    /// What kernels find pages by: each row's sequence and index, the group's pages, and where each sequence's begin.
+    pub(super) fn sequence_length(&self) -> Address {
+        self.at(self.metadata.sequence_length)
+    }
+
+    /// What kernels find pages by: each row's sequence and index, all words, and where each sequence's pages begin in them.
     pub(super) fn tables(&self, group: usize) -> [Address; 4] {
-        let [pages, base] = self.metadata.groups[group];
-        [self.metadata.row_sequence, self.metadata.row_index, pages, base].map(|word| self.at(word))
+        let Metadata { row_sequence, row_index, groups, .. } = self.metadata;
+        [*row_sequence, *row_index, 0, groups[group]].map(|word| self.at(word))
     }
 }
 
@@ -94,8 +124,8 @@ impl Metadata {
     pub(super) fn nowhere(groups: usize, ways: usize) -> Self {
         // With a row to be split and one in a tile, both kinds of kernels are needed.
         let runs = std::iter::once(0..1).collect();
-        let work = Work { partials: 1, tile_count: 1, split_lines: 16, runs, ..Work::default() };
-        Self { groups: vec![[0; 2]; groups], work: vec![work; ways], ..Self::default() }
+        let work = Work { has_folds: true, tile_count: 1, split_lines: 16, runs, ..Work::default() };
+        Self { groups: vec![0; groups], work: vec![work; ways], ..Self::default() }
     }
 
     /// The most partial sums of any way.
@@ -103,43 +133,173 @@ impl Metadata {
         self.work.iter().map(|work| work.partials).max().unwrap_or(0)
     }
 
+    /// Words that a padded batch of so many rows takes, at most.
+    pub(super) fn words_at_most(rows: usize, context: usize, (groups, ways): (usize, &[Shape])) -> usize {
+        let later = ways.iter().skip(1).map(|way| items_at_most(way, rows, context));
+        near_at_most(rows, context, (groups, ways)) + later.sum::<usize>()
+    }
+
+    /// Whether a padded batch has room for this one.
+    pub(super) fn fits(batch: &Batch, (rows, context): (usize, usize), groups: usize) -> bool {
+        let few = batch.sequences.iter().all(|sequence| sequence.rows.len() <= SPLIT_ROWS_MAX);
+        let below = batch.rows.iter().all(|row| (row.index as usize) < context);
+        few && below
+            && batch.rows.len() <= rows
+            && batch.outputs.len() <= rows
+            && batch.pages.len() + groups <= pages_at_most(rows, context, groups)
+    }
+
     /// Fills the lists from a batch in which everything is known; `vocabulary` is that of the ids.
     pub(super) fn fill(
         &mut self,
-        batch: &Batch,
+        (batch, fit): (&Batch, Fit),
         vocabulary: usize,
         (layout, state): (&StateLayout, &CudaState),
         ways: &[Shape],
     ) -> Result<(), DeviceError> {
         self.words.0.clear();
-        self.groups.clear();
-        let ids: Vec<u32> =
-            batch.rows.iter().map(|row| id_of(row.token, vocabulary)).collect::<Result<_, _>>()?;
-        self.ids = self.words.add(ids);
-        self.positions = self.words.add(batch.rows.iter().flat_map(|row| row.position));
-        self.row_sequence = self.words.add(batch.rows.iter().map(|row| row.sequence));
-        self.row_index = self.words.add(batch.rows.iter().map(|row| row.index));
-        self.output_rows = self.words.add(batch.outputs.iter().map(|output| output.row));
-        for (group, lifetime) in layout.groups.iter().map(|group| group.lifetime).enumerate() {
-            for sequence in &batch.sequences {
-                check_pages(batch, sequence, (group, lifetime), state)?;
-            }
-            let pages = self.words.add(batch.pages.iter().map(|page| page.0));
-            let base = |sequence: &SequenceRows| {
-                let table = &sequence.tables[group];
-                table.pages.start.wrapping_sub(table.released)
-            };
-            let bases = self.words.add(batch.sequences.iter().map(base));
-            self.groups.push([pages, bases]);
+        self.far.clear();
+        self.fill_rows((batch, fit), vocabulary)?;
+        let sequences = match fit {
+            Fit::Exact => batch.sequences.len(),
+            Fit::Padded { rows, .. } => rows + 1,
+        };
+        let lengths = batch.sequences.iter().map(|sequence| sequence.length.at_most());
+        self.sequence_length = self.words.add_padded(lengths, sequences, |_| 0);
+        self.groups = layout.groups.iter().map(|_| self.words.add_padded([], sequences, |_| 0)).collect();
+        let mut items: Vec<Items> = ways.iter().map(|way| way.items(batch)).collect();
+        self.place_work(fit, ways, &mut items);
+        if let Some((work, items)) = self.work.first_mut().zip(items.first()) {
+            work.splits = self.words.add(items.splits.iter().flatten().copied());
         }
-        self.work = ways.iter().map(|way| way.plan(batch, &mut self.words)).collect();
+        self.place_pages((batch, fit), (layout, state))?;
+        match fit {
+            Fit::Exact => self.place_exactly(&items),
+            Fit::Padded { rows, context } => {
+                self.place_far(near_at_most(rows, context, (layout.groups.len(), ways)), &items, |way| {
+                    items_at_most(&ways[way], rows, context)
+                });
+            }
+        }
         Ok(())
     }
 
-    /// All words.
-    pub(super) fn bytes(&self) -> &[u8] {
-        bytemuck::cast_slice(self.words.list())
+    fn fill_rows(&mut self, (batch, fit): (&Batch, Fit), vocabulary: usize) -> Result<(), DeviceError> {
+        let (rows, outputs) = match fit {
+            Fit::Exact => (batch.rows.len(), batch.outputs.len()),
+            Fit::Padded { rows, .. } => (rows, rows),
+        };
+        let ids: Vec<u32> =
+            batch.rows.iter().map(|row| id_of(row.token, vocabulary)).collect::<Result<_, _>>()?;
+        let words = &mut self.words;
+        self.ids = words.add_padded(ids, rows, |_| 0);
+        self.positions = words.add_padded(batch.rows.iter().flat_map(|row| row.position), rows * 3, |_| 0);
+        // The last sequence is that of rows that are none.
+        self.row_sequence =
+            words.add_padded(batch.rows.iter().map(|row| row.sequence), rows, |_| rows as u32);
+        let within_page = |row: usize| (row % PAGE_TOKENS) as u32;
+        self.row_index = words.add_padded(batch.rows.iter().map(|row| row.index), rows, within_page);
+        self.output_rows = words.add_padded(batch.outputs.iter().map(|output| output.row), outputs, |_| 0);
+        Ok(())
     }
+
+    /// Adds what each way makes of the batch, but for its items.
+    fn place_work(&mut self, fit: Fit, ways: &[Shape], items: &mut [Items]) {
+        self.work.clear();
+        for (shape, items) in ways.iter().zip(items) {
+            let offsets = std::mem::take(&mut items.partial_offset);
+            let (rows, split_lines, runs) = match fit {
+                Fit::Exact => (offsets.len(), items.split_lines, std::mem::take(&mut items.runs)),
+                Fit::Padded { rows, .. } => {
+                    (rows, shape.lines_at_most(rows), std::iter::once(0..rows).collect())
+                }
+            };
+            self.work.push(Work {
+                split_lines,
+                runs,
+                split_count: self.words.add([items.splits.len() as u32]),
+                partial_offset: self.words.add_padded(offsets, rows, |_| 0),
+                partials: items.partials,
+                // A graph serves steps with rows of several splits too.
+                has_folds: items.partials > 0 || fit != Fit::Exact,
+                tile_count: items.tiles.len(),
+                ..Work::default()
+            });
+        }
+    }
+
+    /// Adds all pages, and says where each sequence's begin.
+    fn place_pages(
+        &mut self,
+        (batch, fit): (&Batch, Fit),
+        (layout, state): (&StateLayout, &CudaState),
+    ) -> Result<(), DeviceError> {
+        let pages = self.words.add(batch.pages.iter().map(|page| page.0)) as u32;
+        for (group, lifetime) in layout.groups.iter().map(|group| group.lifetime).enumerate() {
+            for (number, sequence) in batch.sequences.iter().enumerate() {
+                check_pages(batch, sequence, (group, lifetime), state)?;
+                let table = &sequence.tables[group];
+                let base = (pages + table.pages.start).wrapping_sub(table.released);
+                self.words.0[self.groups[group] + number] = base;
+            }
+            if let Fit::Padded { rows, .. } = fit {
+                self.words.0.push(state.spare_page(group));
+                self.words.0[self.groups[group] + rows] = self.words.0.len() as u32 - 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the tiles, and the items of the ways after the first.
+    fn place_exactly(&mut self, items: &[Items]) {
+        for (way, (work, items)) in self.work.iter_mut().zip(items).enumerate() {
+            work.tiles = self.words.add(items.tiles.iter().flatten().copied());
+            if way > 0 {
+                work.splits = self.words.add(items.splits.iter().flatten().copied());
+            }
+        }
+    }
+
+    /// Adds the items of the ways after the first where all others are sure to have ended. Sequences with few rows have no tiles.
+    fn place_far(&mut self, start: usize, items: &[Items], room: impl Fn(usize) -> usize) {
+        let mut place = start;
+        for (way, (work, items)) in self.work.iter_mut().zip(items).enumerate().skip(1) {
+            work.splits = place;
+            self.far.push((place, items.splits.concat()));
+            place += room(way);
+        }
+    }
+
+    /// All words, in pieces, and at which byte each begins.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        let first = std::iter::once((0, &self.words.0));
+        let all = first.chain(self.far.iter().map(|(place, list)| (*place, list)));
+        all.map(|(place, list)| (place * size_of::<u32>(), bytemuck::cast_slice(list)))
+    }
+
+    /// Bytes that the pieces reach to.
+    pub(super) fn bytes(&self) -> usize {
+        self.pieces().map(|(start, bytes)| start + bytes.len()).max().unwrap_or(0)
+    }
+}
+
+/// Words of a padded batch before the items of the ways after the first, at most.
+fn near_at_most(rows: usize, context: usize, (groups, ways): (usize, &[Shape])) -> usize {
+    // Of a row: id, position, sequence, index, output, length; a base in each group; partial sums and a count in each way.
+    let lists = 8 + groups + 2 * ways.len();
+    let items = ways.first().map_or(0, |way| items_at_most(way, rows, context));
+    let near = lists * (rows + 1 + ALIGNMENT) + items + pages_at_most(rows, context, groups) + ALIGNMENT;
+    near.next_multiple_of(ALIGNMENT)
+}
+
+/// Words of the items of a way, at most.
+fn items_at_most(way: &Shape, rows: usize, context: usize) -> usize {
+    way.splits_at_most(rows, context) * ITEM_WORDS + ALIGNMENT
+}
+
+/// Pages that sequences of so many rows list, at most, with a spare one of each group.
+fn pages_at_most(rows: usize, context: usize, groups: usize) -> usize {
+    groups * (rows * (context.div_ceil(PAGE_TOKENS) + 1) + 1)
 }
 
 fn id_of(token: TokenSource, vocabulary: usize) -> Result<u32, DeviceError> {

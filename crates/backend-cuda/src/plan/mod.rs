@@ -1,49 +1,55 @@
-//! A compiled program: its kernels loaded, its values given places on the device, its steps launched node by node.
+//! A compiled program: its kernels loaded, its values given places on the device, its steps launched.
 //!
-//! `submit` copies the step's lists to the device, launches every node on the one stream and returns; only what the host
-//! was asked for is waited for. Where every row of a step wants its likeliest token, `sample` takes the tokens that the
-//! device found; otherwise the scores come to the host, where `ops::sampling` draws.
+//! `submit` copies the step's lists to the device, replays the graph of so many rows, or launches every node, on the one stream
+//! and returns; only what the host was asked for is waited for. Where every row of a step wants its likeliest token, `sample`
+//! takes the tokens that the device found; otherwise the scores come to the host, where `ops::sampling` draws.
 
 mod attention;
 mod formats;
+mod graphs;
 mod kept;
 mod launches;
 mod maps;
+mod matrices;
 mod metadata;
+mod parts;
 mod products;
+mod projections;
 mod ropes;
+mod values;
 mod work;
 
 use crate::backend::{Device, Need};
-use crate::driver::{Address, DeviceBuffer, Kernel, Launch, Mark, Properties, TensorMap};
+use crate::driver::{DeviceBuffer, Kernel, Launch, Mark};
 use crate::error::{unknown, unsupported};
-use crate::jit::FEW_ROWS;
 use crate::number::Number;
-use crate::state::{CudaState, LayerPages};
-use crate::weights::{CudaWeights, Weight};
-use gannet_ops::placement::{LastReader, Placement, last_readers, rows_at_most};
+use crate::state::CudaState;
+use crate::weights::CudaWeights;
 use gannet_ops::sampling::passes::PlainPasses;
 use gannet_ops::sampling::{Drawer, SampleRow, Workspace};
 use gannet_ops::step::PendingStep;
 use gannet_ops::{
-    Batch, BatchLimits, DeviceError, Element, InputKind, Interrupter, Node, NodeObserver, NodeTime, Op,
-    OutputKind, Plan, PlanBytes, Program, Rows, SampleRows, State, StateEntry, StateId, StepId, StepOutput,
-    TokenSource, ValueId, Weights, verify,
+    Batch, BatchLimits, DeviceError, InputKind, Interrupter, Node, NodeObserver, NodeTime, Op, OutputKind,
+    Plan, PlanBytes, Program, Readiness, Rows, SampleRows, State, StepId, StepOutput, TokenSource, ValueId, Weights,
+    unfuse, verify,
 };
 use kept::Kept;
 use launches::{Call, Frame};
 use maps::TensorMaps;
-use metadata::{Lists, Metadata};
+use matrices::Matrices;
+use metadata::{Fit, Lists, Metadata};
+use parts::Parts;
 use ropes::Ropes;
 use std::collections::HashMap;
 use std::sync::Arc;
+use values::Values;
 use work::Shape;
 
 /// A program that is ready to run.
 pub(crate) struct CudaPlan {
     device: Arc<Device>,
     program: Program,
-    weights: Vec<Arc<Weight>>,
+    weights: Matrices,
     limits: BatchLimits,
     formats: Vec<Number>,
     values: Values,
@@ -56,26 +62,20 @@ pub(crate) struct CudaPlan {
     /// The scores that tokens are drawn from.
     sampled: Option<ValueId>,
     metadata: Metadata,
-    /// The lists of the present step.
-    lists: DeviceBuffer,
     /// For a value that a product reads in its own format.
     rounded: DeviceBuffer,
+    /// For the product of stacked queries, keys and values.
+    stacked: DeviceBuffer,
     /// For the partial sums of rows that are split over their keys.
     partials: DeviceBuffer,
+    /// How often they got other memory.
+    partials_moved: u64,
     pending: HashMap<StepId, PendingStep<Kept>>,
     /// Steps that were waited for, and outputs that came back, whose memory the next ones use.
     spare: Vec<PendingStep<Kept>>,
     spare_outputs: Vec<StepOutput>,
     workspace: Workspace,
     interrupter: Interrupter,
-}
-
-/// Where values lie while a step runs.
-struct Values {
-    buffer_of: Vec<Option<usize>>,
-    buffers: Vec<DeviceBuffer>,
-    /// Those that outlive the forward pass, which lie with their step.
-    kept: Vec<ValueId>,
 }
 
 /// What a step is asked for beside its result.
@@ -95,29 +95,34 @@ impl CudaPlan {
         limits: &BatchLimits,
     ) -> Result<Self, DeviceError> {
         verify(program).map_err(|error| unsupported(&program.name, error.to_string()))?;
-        check_inputs(program)?;
+        parts::check_inputs(program)?;
         let ours = weights.as_any().downcast_ref::<CudaWeights>();
         let ours =
             ours.ok_or_else(|| unsupported(&program.name, "the weights were uploaded to another backend"))?;
-        let weights: Vec<Arc<Weight>> =
-            program.weights.iter().map(|used| ours.get(used)).collect::<Result<_, _>>()?;
-        let formats = formats::choose(program, &weights);
-        let driver = &device.driver;
-        let values = Values::new(device, program, (limits, &formats))?;
-        let rounded = DeviceBuffer::new(driver, rounded_bytes(program, limits, (&weights, &formats)))?;
-        let parts = Parts { program, weights: &weights, formats: &formats, limits };
+        let (driver, properties) = (&device.driver, device.driver.properties());
+        let program = unfuse(program, &|kind, body| {
+            matrices::is_one((program, ours, limits), properties, (kind, body))
+        });
+        let weights = Matrices::new(&program, ours)?;
+        let formats = formats::choose(&program, &weights);
+        let values = Values::new(device, &program, (limits, &formats))?;
+        let rounded =
+            DeviceBuffer::new(driver, parts::rounded_bytes(&program, limits, (&weights, &formats)))?;
+        let stacked_bytes = limits.rows * projections::stacked_columns(&program) * size_of::<f32>();
+        let parts = Parts { program: &program, weights: &weights, formats: &formats, limits };
         Ok(Self {
             device: Arc::clone(device),
             kernels: parts.load(device)?,
             maps: TensorMaps::new(driver, parts.maps(&values, rounded.address()))?,
-            ropes: Ropes::new(program, driver)?,
-            ways: attention::ways(driver.properties(), program),
-            sampled: sampled(program),
+            ropes: Ropes::new(&program, driver)?,
+            ways: attention::ways(properties, &program),
+            sampled: parts::sampled(&program),
             values,
-            lists: DeviceBuffer::new(driver, 0)?,
             partials: DeviceBuffer::new(driver, 0)?,
+            partials_moved: 0,
+            stacked: DeviceBuffer::new(driver, stacked_bytes)?,
             rounded,
-            program: program.clone(),
+            program,
             weights,
             limits: *limits,
             formats,
@@ -142,8 +147,15 @@ impl CudaPlan {
         let mut pending = self.spare.pop().unwrap_or_default();
         pending.begin(batch, &state.steps)?;
         let mut kept = std::mem::take(&mut pending.values);
-        self.prepare(pending.batch(), state, &mut kept)?;
-        self.forward(pending.batch(), state, &kept, watch)?;
+        let fit = match watch {
+            Watch::Nothing => self.fit_of(pending.batch()),
+            Watch::Values(_) | Watch::Times(_) => Fit::Exact,
+        };
+        self.prepare((pending.batch(), fit), state, &mut kept)?;
+        match fit {
+            Fit::Exact => self.forward(pending.batch(), state, &kept, watch)?,
+            Fit::Padded { rows, .. } => self.replay(rows, state, &mut kept)?,
+        }
         let step = self.device.next_step();
         self.fetch_wanted(batch, &mut kept)?;
         let space = self.spare_outputs.pop().unwrap_or_default();
@@ -155,12 +167,35 @@ impl CudaPlan {
     }
 
     /// Brings to the device what the step's kernels read of the batch, and makes room for what outlives them.
-    fn prepare(&mut self, batch: &Batch, state: &CudaState, kept: &mut Kept) -> Result<(), DeviceError> {
-        self.metadata.fill(batch, vocabulary(&self.program), (&self.program.state, state), &self.ways)?;
+    fn prepare(
+        &mut self,
+        (batch, fit): (&Batch, Fit),
+        state: &CudaState,
+        kept: &mut Kept,
+    ) -> Result<(), DeviceError> {
+        let layout = (&*self.program.state, state);
+        self.metadata.fill((batch, fit), vocabulary(&self.program), layout, &self.ways)?;
         let driver = Arc::clone(&self.device.driver);
-        self.partials.grow(self.metadata.partials().saturating_mul(partial_bytes(&self.program)))?;
-        self.lists.grow(self.metadata.bytes().len())?;
-        driver.upload(self.lists.address(), self.metadata.bytes())?;
+        let partials = self.metadata.partials().saturating_mul(parts::partial_bytes(&self.program));
+        if self.partials.bytes() < partials {
+            // By doubling, so that graphs over it are seldom captured again.
+            self.partials.grow(partials.next_power_of_two())?;
+            self.partials_moved += 1;
+        }
+        let graph_rows = self.graph_rows_max().unwrap_or(0);
+        let outputs = batch.outputs.len().max(graph_rows);
+        let bytes = |id: &ValueId| (*id, outputs * self.program.value(*id).width * size_of::<f32>());
+        let values: Vec<(ValueId, usize)> = self.values.kept.iter().map(bytes).collect();
+        let groups = (self.program.state.groups.len(), &self.ways[..]);
+        let words = match graph_rows {
+            0 => 0,
+            rows => Metadata::words_at_most(rows, self.limits.context, groups),
+        };
+        let list_bytes = self.metadata.bytes().max(words * size_of::<u32>());
+        kept.prepare(&driver, (&values, outputs), list_bytes)?;
+        for (start, bytes) in self.metadata.pieces() {
+            driver.upload(kept.lists().offset(start), bytes)?;
+        }
         if let Some(id) = self.program.input(InputKind::Embeddings) {
             let rows = embeddings(batch, self.program.value(id).width)?;
             driver.upload(self.values.address(id, kept), &Number::F32.encode(&rows))?;
@@ -169,29 +204,25 @@ impl CudaPlan {
         {
             return Err(unknown("id of row", row as u64, "the program reads no embeddings"));
         }
-        let bytes =
-            |id: &ValueId| (*id, batch.outputs.len() * self.program.value(*id).width * size_of::<f32>());
-        let values: Vec<(ValueId, usize)> = self.values.kept.iter().map(bytes).collect();
-        Ok(kept.prepare(&driver, &values, batch.outputs.len())?)
+        Ok(())
     }
 
-    /// Launches the nodes before sampling.
-    fn forward(
+    /// Calls `use_it` with where everything is, in a step with so many rows and outputs whose lists were filled.
+    fn with_frame<T>(
         &self,
-        batch: &Batch,
-        state: &CudaState,
-        kept: &Kept,
-        watch: &mut Watch<'_, '_>,
-    ) -> Result<(), DeviceError> {
-        let frame = Frame {
+        (rows, outputs): (usize, usize),
+        (state, kept): (&CudaState, &Kept),
+        use_it: impl FnOnce(&Frame<'_>) -> T,
+    ) -> T {
+        use_it(&Frame {
             program: &self.program,
             weights: &self.weights,
             formats: &self.formats,
-            rows: batch.rows.len(),
-            outputs: batch.outputs.len(),
+            rows,
+            outputs,
             values: &|id| self.values.address(id, kept),
             pages: &|id| state.layer(id),
-            lists: Lists { metadata: &self.metadata, start: self.lists.address() },
+            lists: Lists { metadata: &self.metadata, start: kept.lists() },
             ropes: &self.ropes,
             device: self.device.driver.properties(),
             limits: &self.limits,
@@ -199,35 +230,48 @@ impl CudaPlan {
             maps: &self.maps,
             partials: self.partials.address(),
             rounded: self.rounded.address(),
-        };
-        for (place, node) in self.program.nodes[..self.program.sampling_start()].iter().enumerate() {
-            if self.interrupter.take() {
-                return Err(DeviceError::Interrupted);
-            }
-            if let Watch::Times(marks) = watch {
-                marks.push(self.device.driver.mark()?);
-            }
-            frame.calls(node)?.iter().try_for_each(|call| self.launch(call))?;
-            if let Watch::Values(observe) = watch {
-                self.show(place, node, (batch, kept), observe)?;
-            }
-        }
-        if let Watch::Times(marks) = watch {
-            marks.push(self.device.driver.mark()?);
-        }
-        if let Some(logits) = self.sampled
-            && batch.outputs.iter().any(|output| output.want.token)
-        {
-            self.launch(&frame.argmax(logits, kept.tokens()))?;
-        }
-        Ok(())
+            stacked: self.stacked.address(),
+        })
     }
 
-    fn launch(&self, call: &Call) -> Result<(), DeviceError> {
+    /// Launches the nodes before sampling, one by one.
+    fn forward(
+        &self,
+        batch: &Batch,
+        state: &CudaState,
+        kept: &Kept,
+        watch: &mut Watch<'_, '_>,
+    ) -> Result<(), DeviceError> {
+        let driver = &self.device.driver;
+        self.with_frame((batch.rows.len(), batch.outputs.len()), (state, kept), |frame| {
+            for (place, node) in self.program.nodes[..self.program.sampling_start()].iter().enumerate() {
+                if self.interrupter.take() {
+                    return Err(DeviceError::Interrupted);
+                }
+                if let Watch::Times(marks) = watch {
+                    marks.push(driver.mark()?);
+                }
+                frame.calls(node)?.iter().try_for_each(|call| driver.launch(&self.launch(call)))?;
+                if let Watch::Values(observe) = watch {
+                    self.show(place, node, (batch, kept), observe)?;
+                }
+            }
+            if let Watch::Times(marks) = watch {
+                marks.push(driver.mark()?);
+            }
+            if let Some(logits) = self.sampled
+                && batch.outputs.iter().any(|output| output.want.token)
+            {
+                driver.launch(&self.launch(&frame.argmax(logits, kept.tokens())))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn launch<'a>(&'a self, call: &'a Call) -> Launch<'a> {
         let kernel = self.kernels.get(&call.need).expect("the plan loaded all that a step may launch");
         let Call { grid, block, shared_bytes, .. } = *call;
-        let launch = Launch { kernel, grid, block, shared_bytes, arguments: &call.arguments };
-        Ok(self.device.driver.launch(&launch)?)
+        Launch { kernel, grid, block, shared_bytes, arguments: &call.arguments }
     }
 
     /// Shows what a node made.
@@ -361,6 +405,10 @@ impl Plan for CudaPlan {
         Ok(output)
     }
 
+    fn make_ready(&mut self, state: &mut dyn State) -> Result<Readiness, DeviceError> {
+        self.capture_next(state)
+    }
+
     fn reuse(&mut self, output: StepOutput) {
         self.spare_outputs.push(output);
     }
@@ -370,161 +418,12 @@ impl Plan for CudaPlan {
     }
 
     fn bytes(&self) -> PlanBytes {
-        let own = [&self.lists, &self.rounded, &self.partials];
-        let scratch = self.values.buffers.iter().chain(own).map(|buffer| buffer.bytes() as u64).sum();
-        PlanBytes { scratch, graphs: 0 }
+        let own = [&self.rounded, &self.stacked, &self.partials];
+        let own = self.values.buffers.iter().chain(own).map(DeviceBuffer::bytes).sum::<usize>();
+        let steps = self.pending.values().chain(&self.spare).map(|step| step.values.bytes()).sum::<usize>();
+        // What the driver keeps of a graph, it doesn't tell.
+        PlanBytes { scratch: (own + steps) as u64, graphs: 0 }
     }
-}
-
-impl Values {
-    fn new(
-        device: &Arc<Device>,
-        program: &Program,
-        (limits, formats): (&BatchLimits, &[Number]),
-    ) -> Result<Self, DeviceError> {
-        let readers = last_readers(program);
-        let is_kept = |id: &ValueId| {
-            let (value, reader) = (program.value(*id), readers[id.0 as usize]);
-            value.element == Element::F32 && reader == LastReader::Step && value.rows == Rows::Outputs
-        };
-        let ids = (0..program.values.len() as u32).map(ValueId);
-        let kept: Vec<ValueId> = ids.filter(is_kept).collect();
-        let row_bytes = |id: ValueId| {
-            let value = program.value(id);
-            let lies_here = value.element == Element::F32 && !kept.contains(&id);
-            lies_here.then(|| value.width.saturating_mul(formats[id.0 as usize].bytes()))
-        };
-        let Placement { buffer_of, bytes } = Placement::new(program, limits, &row_bytes);
-        let buffers = bytes.into_iter().map(|bytes| DeviceBuffer::new(&device.driver, bytes));
-        Ok(Self { buffer_of, buffers: buffers.collect::<Result<_, _>>()?, kept })
-    }
-
-    fn address(&self, id: ValueId, kept: &Kept) -> Address {
-        match self.buffer_of[id.0 as usize] {
-            Some(buffer) => self.buffers[buffer].address(),
-            // Ids lie in the step's lists.
-            None => kept.address(id).unwrap_or(Address::NONE),
-        }
-    }
-}
-
-/// What a plan is made of before it has any memory of its own.
-struct Parts<'a> {
-    program: &'a Program,
-    weights: &'a [Arc<Weight>],
-    formats: &'a [Number],
-    limits: &'a BatchLimits,
-}
-
-impl Parts<'_> {
-    /// Loads every kernel that a step may launch: those of a step of one row, and those of products with more.
-    fn load(&self, device: &Device) -> Result<HashMap<Need, Kernel>, DeviceError> {
-        let Self { program, weights, formats, limits } = *self;
-        let properties = device.driver.properties();
-        let ways = attention::ways(properties, program);
-        let metadata = Metadata::nowhere(program.state.groups.len(), ways.len());
-        let pages = |id: StateId| match &program.state.entries[id.0 as usize] {
-            StateEntry::Paged(layout) => LayerPages::nowhere(layout),
-            StateEntry::Recurrent(_) => unreachable!("the verifier saw a paged entry here"),
-        };
-        let frame = Frame {
-            program,
-            weights,
-            formats,
-            rows: 1,
-            outputs: 1,
-            values: &|_| Address::NONE,
-            pages: &pages,
-            lists: Lists { metadata: &metadata, start: Address::NONE },
-            ropes: &Ropes::nowhere(),
-            device: properties,
-            limits,
-            ways: &ways,
-            maps: &TensorMaps::nowhere(),
-            partials: Address::NONE,
-            rounded: Address::NONE,
-        };
-        let mut needs: Vec<Need> = Vec::new();
-        for node in &program.nodes[..program.sampling_start()] {
-            needs.extend(frame.calls(node)?.into_iter().map(|call| call.need));
-            needs.extend(self.product_needs(properties, node));
-        }
-        needs.extend(sampled(program).map(|logits| frame.argmax(logits, Address::NONE).need));
-        needs.sort_unstable();
-        needs.dedup();
-        // All at once, so that what has to be compiled is compiled in parallel.
-        let kernels = device.kernels(&needs)?;
-        Ok(needs.into_iter().zip(kernels).collect())
-    }
-
-    fn product_needs(&self, device: &Properties, node: &Node) -> Vec<Need> {
-        let Op::Linear { weight, .. } = node.op else { return Vec::new() };
-        let matrix = &self.weights[weight.0 as usize];
-        let rows = rows_at_most(self.program.value(node.inputs[0]).rows, self.limits);
-        products::all(device, matrix.format, rows, [matrix.shape[0], matrix.shape[1]])
-    }
-
-    /// The maps by which products read their rows.
-    fn maps(&self, values: &Values, rounded: Address) -> Vec<TensorMap> {
-        let mut maps = Vec::new();
-        for node in &self.program.nodes {
-            let Op::Linear { weight, .. } = node.op else { continue };
-            let (x, format) = (node.inputs[0], self.weights[weight.0 as usize].format);
-            let value = self.program.value(x);
-            if !products::is_mapped(format, value.width) {
-                continue;
-            }
-            let lies_as_read = self.formats[x.0 as usize] == format;
-            let address = if lies_as_read { values.address(x, &Kept::default()) } else { rounded };
-            let rows = rows_at_most(value.rows, self.limits);
-            let columns = value.width;
-            maps.extend(FEW_ROWS.map(|box_rows| TensorMap { address, rows, columns, box_rows }));
-        }
-        maps
-    }
-}
-
-/// The scores that tokens are drawn from.
-fn sampled(program: &Program) -> Option<ValueId> {
-    program.nodes.iter().find(|node| node.op == Op::Sample).map(|node| node.inputs[0])
-}
-
-/// Bytes of the partial sums of one row and split, for the layer with the most.
-fn partial_bytes(program: &Program) -> usize {
-    let bytes = |node: &Node| {
-        let Op::Attention(op) = &node.op else { return 0 };
-        let StateEntry::Paged(layout) = &program.state.entries[op.state.0 as usize] else { return 0 };
-        // A sum for each column, the largest score and the sum of the weights.
-        op.heads * (layout.value_dim + 2) * size_of::<f32>()
-    };
-    program.nodes.iter().map(bytes).max().unwrap_or(0)
-}
-
-/// What a program may read before its first node.
-fn check_inputs(program: &Program) -> Result<(), DeviceError> {
-    let handed = program.inputs.iter().any(|(kind, _)| matches!(kind, InputKind::Handed(_)));
-    if handed {
-        let reason =
-            format!("values of earlier steps have no place yet, and program `{}` reads one", program.name);
-        return Err(unsupported("gather_rows", reason));
-    }
-    Ok(())
-}
-
-/// Bytes of the largest value that a product reads in another format than it has.
-fn rounded_bytes(
-    program: &Program,
-    limits: &BatchLimits,
-    (weights, formats): (&[Arc<Weight>], &[Number]),
-) -> usize {
-    let bytes = |node: &Node| {
-        let Op::Linear { weight, .. } = node.op else { return 0 };
-        let (x, format) = (node.inputs[0], weights[weight.0 as usize].format);
-        let value = program.value(x);
-        let is_other = formats[x.0 as usize] != format;
-        if is_other { rows_at_most(value.rows, limits) * value.width * format.bytes() } else { 0 }
-    };
-    program.nodes.iter().map(bytes).max().unwrap_or(0)
 }
 
 /// Entries of the table that ids are looked up in; without one, any id goes.

@@ -3,7 +3,7 @@
 use crate::driver::{Address, DeviceBuffer, Driver};
 use crate::error::CudaError;
 use crate::number::Number;
-use gannet_ops::{Op, Program, RopeTable};
+use gannet_ops::{Node, Op, Program, RopeTable};
 use std::sync::Arc;
 
 /// Each distinct table and where its lists lie.
@@ -19,7 +19,7 @@ impl Ropes {
 
     pub(super) fn new(program: &Program, driver: &Arc<dyn Driver>) -> Result<Self, CudaError> {
         let mut tables: Vec<(Arc<RopeTable>, [DeviceBuffer; 2])> = Vec::new();
-        for node in &program.nodes {
+        for node in program.nodes.iter().flat_map(Node::parts) {
             if let Op::Rope(rope) = &node.op
                 && place(&tables, &rope.table).is_none()
             {

@@ -5,13 +5,12 @@
 //! partial sums that are folded in the order of position. A sequence with many rows goes in tiles of rows, each over all
 //! its keys. Both give the same bits, so the choice follows the number of rows.
 
-use super::metadata::Words;
 use gannet_ops::numerics::KEY_SPLIT;
 use gannet_ops::{Batch, SequenceRows};
 use std::ops::Range;
 
 /// Rows of a sequence that are split over its keys, at most.
-const SPLIT_ROWS_MAX: usize = 16;
+pub(super) const SPLIT_ROWS_MAX: usize = 16;
 /// Lines (rows times the heads that share a kv head) of an item of a split, at most.
 const SPLIT_LINES_MAX: usize = 64;
 /// What the kernel rounds the lines of an item to.
@@ -37,11 +36,25 @@ pub(super) struct Work {
     pub(super) split_lines: usize,
     /// For each row, where its partial sums lie, less its first split.
     pub(super) partial_offset: usize,
-    /// Partial sums of all rows.
+    /// Partial sums of all rows that see more than one split.
     pub(super) partials: usize,
+    /// Whether partial sums are folded.
+    pub(super) has_folds: bool,
     pub(super) tiles: usize,
     pub(super) tile_count: usize,
     /// Neighbouring rows that are split.
+    pub(super) runs: Vec<Range<usize>>,
+}
+
+/// What one way makes of a batch, before it has a place.
+#[derive(Debug, Default)]
+pub(super) struct Items {
+    pub(super) splits: Vec<[u32; 4]>,
+    pub(super) split_lines: usize,
+    /// For each row.
+    pub(super) partial_offset: Vec<u32>,
+    pub(super) partials: usize,
+    pub(super) tiles: Vec<[u32; 4]>,
     pub(super) runs: Vec<Range<usize>>,
 }
 
@@ -52,39 +65,50 @@ impl Shape {
         first / KEY_SPLIT..index as usize / KEY_SPLIT + 1
     }
 
-    /// Adds the lists of a batch to a step's words.
-    pub(super) fn plan(&self, batch: &Batch, words: &mut Words) -> Work {
-        let mut work = Work::default();
-        let mut splits: Vec<[u32; 4]> = Vec::new();
+    /// Items of a batch whose sequences have few rows, at most, where it has so many rows, each at an index below `context`.
+    pub(super) fn splits_at_most(&self, rows: usize, context: usize) -> usize {
+        let seen = context.min(self.window as usize).div_ceil(KEY_SPLIT) + 1;
+        rows * seen
+    }
+
+    /// Lines of an item of a batch with so many rows, at most, as the kernel wants them.
+    pub(super) fn lines_at_most(&self, rows: usize) -> usize {
+        (rows.min(self.rows_of_item()) * self.group).next_multiple_of(LINES)
+    }
+
+    fn rows_of_item(&self) -> usize {
+        (SPLIT_LINES_MAX / self.group).max(1)
+    }
+
+    /// The items of a batch.
+    pub(super) fn items(&self, batch: &Batch) -> Items {
+        let mut items = Items { partial_offset: vec![0; batch.rows.len()], ..Items::default() };
         let mut tiles: Vec<(u32, [u32; 4])> = Vec::new();
-        let mut offsets = vec![0; batch.rows.len()];
         for (number, sequence) in batch.sequences.iter().enumerate() {
             if sequence.rows.len() > SPLIT_ROWS_MAX {
                 self.add_tiles(batch, (number, sequence), &mut tiles);
                 continue;
             }
             let rows = sequence.rows.start as usize..sequence.rows.end as usize;
-            match work.runs.last_mut() {
+            match items.runs.last_mut() {
                 Some(run) if run.end == rows.start => run.end = rows.end,
-                Some(_) | None => work.runs.push(rows.clone()),
+                Some(_) | None => items.runs.push(rows.clone()),
             }
             for row in rows {
                 let seen = self.splits(batch.rows[row].index);
-                // Signed: the first split may be later than the first partial sum.
-                offsets[row] = (work.partials as u32).wrapping_sub(seen.start as u32);
-                work.partials += seen.len();
+                if seen.len() > 1 {
+                    // Signed: the first split may be later than the first partial sum.
+                    items.partial_offset[row] = (items.partials as u32).wrapping_sub(seen.start as u32);
+                    items.partials += seen.len();
+                }
             }
-            self.add_splits(batch, (number, sequence), &mut splits, &mut work.split_lines);
+            self.add_splits(batch, (number, sequence), &mut items.splits, &mut items.split_lines);
         }
         // Those that see most begin, so that none of them ends last.
         tiles.sort_by_key(|(last, _)| std::cmp::Reverse(*last));
-        work.split_lines = work.split_lines.next_multiple_of(LINES);
-        work.splits = words.add(splits.iter().flatten().copied());
-        work.split_count = words.add([splits.len() as u32]);
-        work.partial_offset = words.add(offsets);
-        work.tile_count = tiles.len();
-        work.tiles = words.add(tiles.iter().flat_map(|(_, tile)| *tile));
-        work
+        items.tiles = tiles.into_iter().map(|(_, tile)| tile).collect();
+        items.split_lines = items.split_lines.next_multiple_of(LINES);
+        items
     }
 
     /// Items `[first row, rows, sequence, split]`.
@@ -95,7 +119,7 @@ impl Shape {
         splits: &mut Vec<[u32; 4]>,
         lines: &mut usize,
     ) {
-        let rows_max = (SPLIT_LINES_MAX / self.group).max(1) as u32;
+        let rows_max = self.rows_of_item() as u32;
         for first in sequence.rows.clone().step_by(rows_max as usize) {
             let rows = rows_max.min(sequence.rows.end - first);
             *lines = (*lines).max(rows as usize * self.group);
@@ -126,6 +150,8 @@ mod tests {
     use super::*;
     use gannet_ops::{Length, Row, RowKind, TokenId, TokenSource};
 
+    const CONTEXT: usize = 2048;
+
     fn batch(sequences: &[(u32, u32)]) -> Batch {
         let mut batch = Batch::default();
         for (number, (length, rows)) in sequences.iter().enumerate() {
@@ -151,26 +177,31 @@ mod tests {
 
     fn check(shape: Shape, sequences: &[(u32, u32)]) {
         let batch = batch(sequences);
-        let mut words = Words::default();
-        let work = shape.plan(&batch, &mut words);
-        let items = |start: usize, count: usize| &words.list()[start..start + 4 * count];
-        let splits = items(work.splits, words.list()[work.split_count] as usize);
-        let tiles = items(work.tiles, work.tile_count);
+        let work = shape.items(&batch);
         let mut partials = vec![0; work.partials];
-        let mut rows_of_tiles = 0;
-        for [first, count, sequence, split] in splits.as_chunks::<4>().0 {
+        let (mut rows_of_tiles, mut whole_rows) = (0, vec![0; batch.rows.len()]);
+        assert!(work.splits.len() <= shape.splits_at_most(batch.rows.len(), CONTEXT));
+        assert!(work.split_lines <= shape.lines_at_most(batch.rows.len()));
+        for [first, count, sequence, split] in &work.splits {
             assert!(*count as usize * shape.group <= SPLIT_LINES_MAX.max(shape.group));
             for row in *first..first + count {
                 let row_facts = batch.rows[row as usize];
                 assert_eq!(row_facts.sequence, *sequence);
-                if shape.splits(row_facts.index).contains(&(*split as usize)) {
-                    let offset = words.list()[work.partial_offset + row as usize];
+                let seen = shape.splits(row_facts.index);
+                if !seen.contains(&(*split as usize)) {
+                    continue;
+                }
+                if seen.len() == 1 {
+                    whole_rows[row as usize] += 1;
+                } else {
+                    let offset = work.partial_offset[row as usize];
                     partials[offset.wrapping_add(*split) as usize] += 1;
                 }
             }
         }
         assert!(partials.iter().all(|times| *times == 1), "each split that a row sees is in one item");
-        for [first, count, ..] in tiles.as_chunks::<4>().0 {
+        assert!(whole_rows.iter().all(|times| *times <= 1), "a row of one split is in one item");
+        for [first, count, ..] in &work.tiles {
             rows_of_tiles += count;
             assert!(!work.runs.iter().any(|run| run.contains(&(*first as usize))));
         }

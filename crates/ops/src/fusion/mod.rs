@@ -3,19 +3,95 @@
 //! Each rewrite is a pure function from program to program in a file of its own. Values keep their ids.
 
 mod add_rms_norm;
+mod gated_linear;
+mod query_key_value;
 
-use crate::Program;
+pub use gated_linear::GatedLinear;
+pub use query_key_value::QueryKeyValue;
+pub(crate) use query_key_value::result as queries_of;
+
+use crate::{FusedKind, Node, Op, Program, ValueId, WeightId};
+use std::ops::Range;
 
 /// A rewrite that a backend may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fusion {
     /// `add` and the `rms_norm` of its result become [`crate::FusedKind::AddRmsNorm`].
     AddRmsNorm,
+    /// Projections to queries, keys and values, up to the pages, become [`crate::FusedKind::QueryKeyValue`].
+    QueryKeyValue,
+    /// Two products and the gate of one by the other become [`crate::FusedKind::GatedLinear`].
+    GatedLinear,
 }
 
 /// The program with these rewrites applied, in order.
 pub fn fuse(program: &Program, fusions: &[Fusion]) -> Program {
     fusions.iter().fold(program.clone(), |program, fusion| match fusion {
         Fusion::AddRmsNorm => add_rms_norm::rewrite(program),
+        Fusion::QueryKeyValue => query_key_value::rewrite(program),
+        Fusion::GatedLinear => gated_linear::rewrite(program),
     })
+}
+
+/// The program with each fused op that `keeps` refuses replaced by its body.
+pub fn unfuse(program: &Program, keeps: &dyn Fn(FusedKind, &[Node]) -> bool) -> Program {
+    let mut unfused = program.clone();
+    unfused.nodes = Vec::new();
+    for node in &program.nodes {
+        let is_kept = if let Op::Fused { kind, body } = &node.op { keeps(*kind, body) } else { true };
+        let parts = if is_kept { std::slice::from_ref(node) } else { node.parts() };
+        unfused.nodes.extend_from_slice(parts);
+    }
+    unfused
+}
+
+/// A product of a fused body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Linear {
+    /// Its matrix.
+    pub weight: WeightId,
+    /// What is added.
+    pub bias: Option<WeightId>,
+}
+
+impl Linear {
+    /// The product of this value that a node is.
+    fn of(node: &Node, x: ValueId) -> Option<Self> {
+        let Op::Linear { weight, bias } = node.op else { return None };
+        (node.inputs == [x]).then_some(Self { weight, bias })
+    }
+}
+
+/// Whether nobody beside these nodes reads what they make, but for `made`.
+fn is_inner(program: &Program, range: Range<usize>, made: ValueId) -> bool {
+    let outside = program.nodes[..range.start].iter().chain(&program.nodes[range.end..]);
+    let mut read = outside.flat_map(|node| &node.inputs).chain(program.outputs.iter().map(|(_, id)| id));
+    let inner = &program.nodes[range.clone()];
+    !read.any(|id| *id != made && inner.iter().any(|node| node.outputs.contains(id)))
+}
+
+/// The program with neighbouring nodes made one: `find` says, for a place, where those that begin there end, and the value
+/// that they make for others. All read what the first of them reads.
+fn joined(
+    mut program: Program,
+    kind: FusedKind,
+    find: impl Fn(&Program, usize) -> Option<(usize, ValueId)>,
+) -> Program {
+    let (mut nodes, mut place) = (Vec::new(), 0);
+    while place < program.nodes.len() {
+        match find(&program, place) {
+            Some((end, made)) => {
+                let body = program.nodes[place..end].to_vec();
+                let inputs = body[0].inputs.clone();
+                nodes.push(Node { op: Op::Fused { kind, body }, inputs, outputs: vec![made] });
+                place = end;
+            }
+            None => {
+                nodes.push(program.nodes[place].clone());
+                place += 1;
+            }
+        }
+    }
+    program.nodes = nodes;
+    program
 }

@@ -8,9 +8,11 @@ mod order;
 mod stateful;
 mod types;
 
+use crate::fusion::queries_of;
 use crate::{
-    Element, FusedKind, GroupId, InputKind, KvFormat, Node, Op, OutputKind, PageLifetime, PagedLayout,
-    Program, RecurrentLayout, Rows, StateEntry, StateId, Value, ValueId, WeightId, WeightRole,
+    Element, FusedKind, GatedLinear, GroupId, InputKind, KvFormat, Node, Op, OutputKind, PageLifetime,
+    PagedLayout, Program, QueryKeyValue, RecurrentLayout, Rows, StateEntry, StateId, Value, ValueId,
+    WeightId, WeightRole,
 };
 use std::fmt::Debug;
 
@@ -176,6 +178,19 @@ fn check_kind(at: Place<'_>, kind: FusedKind, node: &Node, body: &[Node]) -> Res
                 [&body[0].outputs[..], &body[1].outputs[..]].concat(),
                 node.outputs.clone(),
             )
+        }
+        FusedKind::QueryKeyValue => {
+            let made: Vec<ValueId> = queries_of(body).into_iter().collect();
+            at.same(
+                "projections, norms, rotations and pages as its body",
+                true,
+                QueryKeyValue::of(body).is_some(),
+            )?;
+            at.same("queries", made, node.outputs.clone())
+        }
+        FusedKind::GatedLinear => {
+            at.same("two products and a gate as its body", true, GatedLinear::of(body).is_some())?;
+            at.same("gated product", &body[2].outputs, &node.outputs)
         }
     }
 }

@@ -8,8 +8,7 @@ use std::collections::{HashMap, HashSet};
 pub(super) fn check(program: &Program) -> Result<(), ProgramError> {
     let mut seen = Seen::default();
     for (place, node) in program.nodes.iter().enumerate() {
-        let parts = if let Op::Fused { body, .. } = &node.op { body } else { std::slice::from_ref(node) };
-        parts.iter().try_for_each(|part| seen.node(program, place, part))?;
+        node.parts().iter().try_for_each(|part| seen.node(program, place, part))?;
     }
     Ok(())
 }

@@ -4,14 +4,17 @@
 //! split one and the one for many rows differ in nothing but who calls them.
 
 use super::super::Address;
-use super::kernels::{Call, Outcome};
+use super::kernels::{Call, Outcome, rows_at};
 use crate::error::CudaError;
 use crate::number::Number;
 use gannet_ops::PAGE_TOKENS;
 use gannet_ops::numerics::KEY_SPLIT;
 use gannet_ops::reference::gates::soft_cap;
-use gannet_ops::reference::values::dot;
+use gannet_ops::reference::values::{Numbers, dot};
+use gannet_ops::reference::{norms, rope};
+use gannet_ops::{Rope, RopeTable};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Where the keys and values of a layer lie.
 struct Pages {
@@ -52,6 +55,24 @@ impl Pages {
         (0..dim).map(|column| head + if self.is_tiled { tiled(column) } else { plain(column) }).collect()
     }
 
+    /// Writes the keys and values of a row to its page.
+    fn write(&self, call: &mut Call<'_>, row: usize, [keys, values]: [&[f32]; 2]) -> Outcome {
+        let (index, sequence) = (self.index(call, row)?, self.sequence(call, row)?);
+        let page = self.page(call, sequence, index)?;
+        let sides = [
+            ("K", self.formats.0, self.dims.0, page, keys),
+            ("V", self.formats.1, self.dims.1, page.offset(self.value_offset), values),
+        ];
+        for (define, format, dim, start, numbers) in sides {
+            for (kv_head, head) in numbers.chunks(dim).enumerate() {
+                for (element, x) in self.elements((kv_head, index), dim).into_iter().zip(head) {
+                    call.put(define, start.offset(element * format.bytes()), &[*x])?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn key(&self, call: &Call<'_>, page: Address, at: (usize, usize)) -> Result<Vec<f32>, CudaError> {
         self.read(call, page, (self.formats.0, self.elements(at, self.dims.0)))
     }
@@ -83,21 +104,45 @@ pub(super) fn write_kv(call: &mut Call<'_>) -> Outcome {
     let (lists, dims) = ([row_sequence, pages, base], (key_dim, value_dim));
     let pages = Pages { layer, lists, row_index, formats, dims, page_bytes, value_offset, is_tiled };
     let [k, v] = [call.matrix(k, rows, kv_heads * key_dim)?, call.matrix(v, rows, kv_heads * value_dim)?];
-    for row in 0..rows {
-        let (index, sequence) = (pages.index(call, row)?, pages.sequence(call, row)?);
-        let page = pages.page(call, sequence, index)?;
-        for kv_head in 0..kv_heads {
-            let keys = &k.row(row)[kv_head * key_dim..][..key_dim];
-            for (element, x) in pages.elements((kv_head, index), key_dim).into_iter().zip(keys) {
-                call.put("K", page.offset(element * formats.0.bytes()), &[*x])?;
-            }
-            let values = &v.row(row)[kv_head * value_dim..][..value_dim];
-            for (element, x) in pages.elements((kv_head, index), value_dim).into_iter().zip(values) {
-                call.put("V", page.offset(value_offset + element * formats.1.bytes()), &[*x])?;
-            }
+    (0..rows).try_for_each(|row| pages.write(call, row, [k.row(row), v.row(row)]))
+}
+
+/// `head_norm`, `rope` and `write_kv` of stacked queries, keys and values.
+pub(super) fn finish_qkv(call: &mut Call<'_>) -> Outcome {
+    let [q, layer, qkv, query_norm, key_norm, positions, frequencies, axes] = call.addresses()?;
+    let [row_sequence, row_index, pages, base] = call.addresses()?;
+    let [heads, kv_heads, dim, pairs] = call.sizes()?;
+    let (attention_scale, epsilon) = (call.f32()?, call.f32()?);
+    let (page_bytes, value_offset) = (call.u64()?, call.u64()?);
+    let (formats, lists) = ((call.number("K"), call.number("V")), [row_sequence, pages, base]);
+    let is_tiled = call.has("CORE");
+    let pages =
+        Pages { layer, lists, row_index, formats, dims: (dim, dim), page_bytes, value_offset, is_tiled };
+    let rows = call.grid()[1] as usize;
+    let stacked = call.matrix(qkv, rows, (heads + 2 * kv_heads) * dim)?;
+    let part = |start: usize, heads: usize| {
+        let columns = stacked.rows().flat_map(|row| &row[start * dim..(start + heads) * dim]);
+        Numbers::new(heads * dim, columns.copied().collect())
+    };
+    let placed = |x: Numbers, norm: Address, heads: usize| -> Result<Numbers, CudaError> {
+        let weight = call.optional(norm, dim)?;
+        let x = weight.map_or(x.clone(), |weight| norms::rms_norm(&x, &weight, epsilon));
+        if pairs == 0 {
+            return Ok(x);
         }
-    }
-    Ok(())
+        let table = RopeTable {
+            inverse_frequencies: call.floats(frequencies, pairs)?,
+            axes: call.words(axes, pairs)?.into_iter().map(|axis| axis as u8).collect(),
+            attention_scale,
+        };
+        let op = Rope { heads, head_dim: dim, table: Arc::new(table) };
+        Ok(rope::rope(&x, &op, &rows_at(call, positions, rows)?))
+    };
+    let query = placed(part(0, heads), query_norm, heads)?;
+    let key = placed(part(heads, kv_heads), key_norm, kv_heads)?;
+    let value = part(heads + kv_heads, kv_heads);
+    call.put_floats(q, &query.data)?;
+    (0..rows).try_for_each(|row| pages.write(call, row, [key.row(row), value.row(row)]))
 }
 
 /// How scores are made.
@@ -113,6 +158,12 @@ struct Rule {
 impl Rule {
     fn seen(&self, index: usize) -> Range<usize> {
         (index + 1).saturating_sub(self.window)..index + 1
+    }
+
+    /// The splits of keys that a row at an index sees.
+    fn splits(&self, index: usize) -> Range<usize> {
+        let seen = self.seen(index);
+        seen.start / KEY_SPLIT..(seen.end - 1) / KEY_SPLIT + 1
     }
 }
 
@@ -172,9 +223,8 @@ fn whole(
     (sequence, index): (usize, usize),
     (head, q, sink): (usize, &[f32], Option<f32>),
 ) -> Result<Vec<f32>, CudaError> {
-    let seen = rule.seen(index);
     let mut partials = Vec::new();
-    for split in seen.start / KEY_SPLIT..=(seen.end - 1) / KEY_SPLIT {
+    for split in rule.splits(index) {
         partials.extend(partial(call, (pages, rule), (sequence, index, split), (head, q))?);
     }
     Ok(folded(partials, sink, pages.dims.1))
@@ -226,9 +276,10 @@ fn item(call: &Call<'_>, work: Address, number: usize) -> Result<[usize; 4], Cud
 }
 
 pub(super) fn attention_split(call: &mut Call<'_>) -> Outcome {
-    let [scratch, q, layer, row_index, pages, base, work, count, offsets] = call.addresses()?;
+    let [y, scratch, q, layer, row_index, pages, base, sinks, work, count, offsets, lengths] =
+        call.addresses()?;
     let (pages, rule) = tiled(call, layer, ([Address::NONE, pages, base], row_index))?;
-    let (lines, dim) = (call.u32()?, pages.dims.0);
+    let (lines, dim, sinks) = (call.u32()?, pages.dims.0, call.optional(sinks, rule.heads)?);
     for number in 0..call.word(count, 0)? as usize {
         let [first, rows, sequence, split] = item(call, work, number)?;
         if rows * (rule.heads / rule.kv_heads) > lines {
@@ -236,41 +287,56 @@ pub(super) fn attention_split(call: &mut Call<'_>) -> Outcome {
         }
         for row in first..first + rows {
             let index = pages.index(call, row)?;
+            if index < call.word(lengths, sequence)? as usize {
+                return Err(call.odd(format!("row {row} lies before what its sequence has already")));
+            }
+            let is_whole = rule.splits(index).len() == 1;
             for head in 0..rule.heads {
-                let place = q.offset((row * rule.heads + head) * dim * size_of::<f32>());
-                let q = call.floats(place, dim)?;
+                let element = (row * rule.heads + head) * dim;
+                let q = call.floats(q.offset(element * size_of::<f32>()), dim)?;
                 let found = partial(call, (&pages, rule), (sequence, index, split), (head, &q))?;
-                let Some(Partial { y, max, sum }) = found else { continue };
+                let Some(found) = found else { continue };
+                if is_whole {
+                    let sink = sinks.as_ref().map(|sinks| sinks[head]);
+                    let place = y.offset(element * call.number("Y").bytes());
+                    call.put("Y", place, &folded(vec![found], sink, dim))?;
+                    continue;
+                }
                 let partial = call.word(offsets, row)?.wrapping_add(split as u32) as usize;
                 let place = (partial * rule.heads + head) * (dim + 2) * size_of::<f32>();
-                call.put_floats(scratch.offset(place), &[&y[..], &[max, sum]].concat())?;
+                call.put_floats(scratch.offset(place), &[&found.y[..], &[found.max, found.sum]].concat())?;
             }
         }
     }
     Ok(())
 }
 
+/// Rows that see one split only are done.
 pub(super) fn attention_fold(call: &mut Call<'_>) -> Outcome {
     let [y, scratch, row_index, offsets, sinks] = call.addresses()?;
     let (heads, window, dim) = (call.u32()?, call.u32()?, call.size_define("DIM")?);
     let sinks = call.optional(sinks, heads)?;
     let rule = Rule { heads, kv_heads: 1, scale: 1.0, soft_cap: 0.0, window };
-    let mut made = Vec::new();
     for row in 0..call.grid()[0] as usize {
-        let seen = rule.seen(call.word(row_index, row)? as usize);
+        let splits = rule.splits(call.word(row_index, row)? as usize);
+        if splits.len() == 1 {
+            continue;
+        }
         for head in 0..heads {
             let mut partials = Vec::new();
-            for split in seen.start / KEY_SPLIT..=(seen.end - 1) / KEY_SPLIT {
+            for split in splits.clone() {
                 let partial = call.word(offsets, row)?.wrapping_add(split as u32) as usize;
                 let place = (partial * heads + head) * (dim + 2) * size_of::<f32>();
                 let mut y = call.floats(scratch.offset(place), dim + 2)?;
                 let (sum, max) = (y.remove(dim + 1), y.remove(dim));
                 partials.push(Partial { y, max, sum });
             }
-            made.extend(folded(partials, sinks.as_ref().map(|sinks| sinks[head]), dim));
+            let made = folded(partials, sinks.as_ref().map(|sinks| sinks[head]), dim);
+            let place = (row * heads + head) * dim * call.number("Y").bytes();
+            call.put("Y", y.offset(place), &made)?;
         }
     }
-    call.put("Y", y, &made)
+    Ok(())
 }
 
 pub(super) fn attention_prefill(call: &mut Call<'_>) -> Outcome {

@@ -3,7 +3,7 @@
 //! The arguments are taken in the order of the kernel's signature; a formula is that of `gannet_ops::reference`.
 
 use super::super::{Address, Argument, Launch};
-use super::attention::{attention, attention_fold, attention_prefill, attention_split, write_kv};
+use super::attention::{attention, attention_fold, attention_prefill, attention_split, finish_qkv, write_kv};
 use super::memory::Memory;
 use crate::error::CudaError;
 use crate::jit::Variant;
@@ -19,7 +19,7 @@ pub(super) type Outcome = Result<(), CudaError>;
 type Simulation = fn(&mut Call<'_>) -> Outcome;
 
 /// What each entry does.
-const KERNELS: [(&str, Simulation); 27] = [
+const KERNELS: [(&str, Simulation); 28] = [
     ("add", |call| pairwise(call, gates::add)),
     ("add_rms_norm", add_rms_norm),
     ("argmax", argmax),
@@ -31,6 +31,7 @@ const KERNELS: [(&str, Simulation); 27] = [
     ("clamped_gate", clamped_gate),
     ("concat", concat),
     ("embed", embed),
+    ("finish_qkv", finish_qkv),
     ("gather_rows", gather_rows),
     ("gelu_gate", |call| pairwise(call, gates::gelu_gate)),
     ("head_norm", head_norm),
@@ -140,6 +141,11 @@ impl Call<'_> {
         self.grid
     }
 
+    /// The value of a define.
+    pub(super) fn define(&self, define: &str) -> Option<&'static str> {
+        self.variant.define(define)
+    }
+
     /// Whether a define is there.
     pub(super) fn has(&self, define: &str) -> bool {
         self.variant.define(define).is_some()
@@ -230,23 +236,25 @@ fn add_rms_norm(call: &mut Call<'_>) -> Outcome {
     call.put("Y", y, &norms::rms_norm(&added, &weight, epsilon).data)
 }
 
-/// The place of an element of a matrix of so many columns in core order.
-fn core_place(row: usize, column: usize, columns: usize) -> usize {
-    let core = row / 8 * (columns.next_multiple_of(64) / 8) + column / 8;
-    core * 64 + row % 8 * 8 + column % 8
+/// The place of an element of a matrix of so many columns in tile order.
+fn tile_place(row: usize, column: usize, columns: usize) -> usize {
+    let tile = row / 16 * columns.div_ceil(64) + column / 64;
+    let core = row % 16 / 8 * 8 + column % 64 / 8;
+    tile * 1024 + core * 64 + row % 8 * 8 + column % 8
 }
 
 fn repack(call: &mut Call<'_>) -> Outcome {
-    let ([out, source], [n, k]) = (call.addresses()?, call.sizes()?);
-    let bytes = call.memory.read(call.entry, source, n * k * 2)?;
-    let mut packed = vec![0; n.next_multiple_of(64) * k.next_multiple_of(64) * 2];
+    let ([out, source], [n, k, first, gated]) = (call.addresses()?, call.sizes()?);
+    let bytes = call.memory.read(call.entry, source, n * k * 2)?.to_vec();
     for row in 0..n {
-        for column in 0..k {
-            let (to, from) = (core_place(row, column, k) * 2, (row * k + column) * 2);
-            packed[to..to + 2].copy_from_slice(&bytes[from..from + 2]);
+        let to = if gated == 1 { row / 8 * 16 + first + row % 8 } else { first + row };
+        for column in 0..k.next_multiple_of(64) {
+            let from = (row * k + column) * 2;
+            let element = if column < k { [bytes[from], bytes[from + 1]] } else { [0; 2] };
+            call.memory.write(call.entry, out.offset(tile_place(to, column, k) * 2), &element)?;
         }
     }
-    call.memory.write(call.entry, out, &packed)
+    Ok(())
 }
 
 /// A weight as the kernels find it, row-major.
@@ -259,7 +267,7 @@ fn weight(call: &Call<'_>, from: Address, n: usize, k: usize) -> Result<Vec<f32>
     let packed = call.memory.numbers(call.entry, number, (from, padded))?;
     Ok((0..n)
         .flat_map(|row| (0..k).map(move |column| (row, column)))
-        .map(|(row, column)| packed[core_place(row, column, k)])
+        .map(|(row, column)| packed[tile_place(row, column, k)])
         .collect())
 }
 
@@ -285,7 +293,18 @@ fn product(call: &mut Call<'_>, [y, x, matrix, bias]: [Address; 4], [m, n, k]: [
     let x = call.memory.numbers(call.entry, call.number("W"), (x, m * k))?;
     let (matrix, bias) = (weight(call, matrix, n, k)?, call.optional(bias, n)?);
     let made = linear::linear(&Numbers::new(k, x), &matrix, bias.as_deref());
-    call.put("Y", y, &made.data)
+    let gate = match call.define("GATE") {
+        None => return call.put("Y", y, &made.data),
+        Some("1") => gates::silu_gate,
+        Some(_) => gates::gelu_gate,
+    };
+    // Eight outputs are gates, eight are gated, and so on.
+    let half = |first: usize| {
+        let columns =
+            made.rows().flat_map(|row| row.chunks(16).flat_map(move |tile| &tile[first..first + 8]));
+        Numbers::new(n / 2, columns.copied().collect())
+    };
+    call.put("Y", y, &gate(&half(0), &half(8)).data)
 }
 
 fn embed(call: &mut Call<'_>) -> Outcome {
@@ -305,7 +324,7 @@ fn embed(call: &mut Call<'_>) -> Outcome {
 }
 
 /// Rows of which nothing but the position counts.
-fn rows_at(call: &Call<'_>, positions: Address, rows: usize) -> Result<Vec<Row>, CudaError> {
+pub(super) fn rows_at(call: &Call<'_>, positions: Address, rows: usize) -> Result<Vec<Row>, CudaError> {
     let positions = call.words(positions, rows * 3)?;
     let row = |position: &[u32; 3]| Row {
         sequence: 0,

@@ -15,16 +15,25 @@ const FRESH: u8 = 0xff;
 /// Live buffers.
 pub(crate) struct Memory {
     bytes: u64,
-    buffers: BTreeMap<u64, Vec<u8>>,
+    buffers: BTreeMap<u64, Buffer>,
+    /// Buffers that were ever taken.
+    taken: u64,
+}
+
+/// A live buffer.
+struct Buffer {
+    /// No other has it, also when it is gone.
+    number: u64,
+    bytes: Vec<u8>,
 }
 
 impl Memory {
     pub(super) fn new(bytes: u64) -> Self {
-        Self { bytes, buffers: BTreeMap::new() }
+        Self { bytes, buffers: BTreeMap::new(), taken: 0 }
     }
 
     pub(super) fn free_bytes(&self) -> u64 {
-        let taken: u64 = self.buffers.values().map(|buffer| buffer.len() as u64).sum();
+        let taken: u64 = self.buffers.values().map(|buffer| buffer.bytes.len() as u64).sum();
         self.bytes.saturating_sub(taken)
     }
 
@@ -39,9 +48,10 @@ impl Memory {
             if start + bytes as u64 <= *address {
                 break;
             }
-            start = (address + buffer.len() as u64).next_multiple_of(ALIGNMENT);
+            start = (address + buffer.bytes.len() as u64).next_multiple_of(ALIGNMENT);
         }
-        self.buffers.insert(start, vec![FRESH; bytes]);
+        self.taken += 1;
+        self.buffers.insert(start, Buffer { number: self.taken, bytes: vec![FRESH; bytes] });
         Ok(Address(start))
     }
 
@@ -50,18 +60,24 @@ impl Memory {
         assert!(freed.is_some(), "memory at {:#x} is given back that nobody has", address.0);
     }
 
+    /// The number of the buffer that an address lies in.
+    pub(super) fn owner(&self, address: Address) -> Option<u64> {
+        let (start, buffer) = self.buffers.range(..=address.0).next_back()?;
+        ((address.0 - start) as usize <= buffer.bytes.len()).then_some(buffer.number)
+    }
+
     pub(super) fn read(&self, what: &'static str, from: Address, bytes: usize) -> Result<&[u8], CudaError> {
         let missing = || out_of_bounds(what, from, bytes);
         let (start, buffer) = self.buffers.range(..=from.0).next_back().ok_or_else(missing)?;
         let offset = (from.0 - start) as usize;
-        buffer.get(offset..).and_then(|rest| rest.get(..bytes)).ok_or_else(missing)
+        buffer.bytes.get(offset..).and_then(|rest| rest.get(..bytes)).ok_or_else(missing)
     }
 
     pub(super) fn write(&mut self, what: &'static str, to: Address, bytes: &[u8]) -> Result<(), CudaError> {
         let missing = || out_of_bounds(what, to, bytes.len());
         let (start, buffer) = self.buffers.range_mut(..=to.0).next_back().ok_or_else(missing)?;
         let offset = (to.0 - start) as usize;
-        let place = buffer.get_mut(offset..).and_then(|rest| rest.get_mut(..bytes.len()));
+        let place = buffer.bytes.get_mut(offset..).and_then(|rest| rest.get_mut(..bytes.len()));
         place.ok_or_else(missing)?.copy_from_slice(bytes);
         Ok(())
     }

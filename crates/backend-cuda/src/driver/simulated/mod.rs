@@ -6,12 +6,14 @@
 //! tested without a card, and what its kernels compute is not.
 
 mod attention;
+mod graphs;
 mod kernels;
 mod memory;
 
-use super::{Address, Driver, Kernel, Launch, Mark, Properties, TENSOR_MAP_BYTES, TensorMap};
+use super::{Address, Driver, GraphHandle, Kernel, Launch, Mark, Properties, TENSOR_MAP_BYTES, TensorMap};
 use crate::error::CudaError;
 use crate::jit::Variant;
+use graphs::Graphs;
 use memory::Memory;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,6 +25,7 @@ const PROCESSORS: u32 = 132;
 pub(crate) struct Simulated {
     properties: Properties,
     memory: Mutex<Memory>,
+    graphs: Mutex<Graphs>,
     started: Instant,
 }
 
@@ -32,11 +35,18 @@ impl Simulated {
         let name = "a simulated device".to_owned();
         let properties =
             Properties { name, architecture: None, memory_bytes, processors: PROCESSORS, driver_version: 0 };
-        Self { properties, memory: Mutex::new(Memory::new(memory_bytes)), started: Instant::now() }
+        let memory = Mutex::new(Memory::new(memory_bytes));
+        Self { properties, memory, graphs: Mutex::default(), started: Instant::now() }
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Simulated {
+    fn graphs(&self) -> MutexGuard<'_, Graphs> {
+        self.graphs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -64,6 +74,22 @@ impl Driver for Simulated {
 
     fn launch(&self, launch: &Launch<'_>) -> Result<(), CudaError> {
         kernels::run(&mut self.memory(), launch)
+    }
+
+    fn capture(&self, launches: &[Launch<'_>]) -> Result<GraphHandle, CudaError> {
+        Ok(self.graphs().capture(&self.memory(), launches))
+    }
+
+    fn replay(&self, graph: GraphHandle) -> Result<(), CudaError> {
+        self.graphs().replay(&mut self.memory(), graph)
+    }
+
+    fn forget(&self, graph: GraphHandle) {
+        self.graphs().forget(graph);
+    }
+
+    fn clear(&self, address: Address, bytes: usize) -> Result<(), CudaError> {
+        self.memory().write("clear", address, &vec![0; bytes])
     }
 
     fn upload(&self, to: Address, bytes: &[u8]) -> Result<(), CudaError> {

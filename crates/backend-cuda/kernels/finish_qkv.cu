@@ -1,0 +1,63 @@
+// What lies between the product of a stacked q, k, v and attention, in one pass: head_norm and rope of q and k, write_kv of k and v, with the
+// bits of those three.
+//
+// qkv f32 [rows][(heads + 2 kv_heads) * dim]; q f32 [rows][heads * dim] out; q_weight, k_weight f32 [dim] or 0 (no norm); the rest as in `rope` and
+// `write_kv`; pairs = 0: no rope. Keys and values have the same dim, at most 256. A warp takes a head of a row. Grid: (ceil((heads + 2 kv_heads)
+// / 8), rows), block 256. Bound: bytes.
+#include "rope.cuh"
+
+const u32 HEAD_DIM_MAX = 256, WARPS = 8;
+
+template <class T>
+__device__ __forceinline__ void write_head(T* page, const float* x, u32 head, u32 slot, u32 dim, u32 lane) {
+    for (u32 i = lane; i < dim; i += 32)
+#if CORE
+        write(page[u64(head) * 64 * dim + core_place(slot, i, dim)], x[i]);
+#else
+        write(page[(u64(head) * 64 + slot) * dim + i], x[i]);
+#endif
+}
+
+// x [dim] in shared memory, normed and rotated in place.
+__device__ __forceinline__ void norm_and_rotate(float* x, const float* weight, float epsilon, const u32* position, const float* inverse_frequencies,
+                                                const u32* axes, u32 dim, u32 pairs, float attention_scale, u32 lane) {
+    if (weight) {
+        float sum = 0.0f;
+        for (u32 i = lane; i < dim; i += 32) sum = fmaf(x[i], x[i], sum);
+        float factor = 1.0f / sqrtf(fold_warp(sum) / float(dim) + epsilon);
+        for (u32 i = lane; i < dim; i += 32) x[i] = __fmul_rn(__fmul_rn(x[i], factor), weight[i]);
+        __syncwarp();
+    }
+    for (u32 pair = lane; pair < pairs; pair += 32) {
+        float2 turned = rotated(x[pair], x[pair + pairs], rope_angle(position[axes[pair]], inverse_frequencies[pair], attention_scale));
+        x[pair] = turned.x, x[pair + pairs] = turned.y;
+    }
+    __syncwarp();
+}
+
+extern "C" __global__ void __launch_bounds__(WARPS * 32)
+    finish_qkv(float* __restrict__ q, u8* __restrict__ layer, const float* qkv, const float* q_weight, const float* k_weight, const u32* positions,
+               const float* inverse_frequencies, const u32* axes, const u32* row_sequence, const u32* row_index, const u32* pages,
+               const int* table_base, u32 heads, u32 kv_heads, u32 dim, u32 pairs, float attention_scale, float epsilon, u64 page_bytes,
+               u64 value_offset) {
+    __shared__ float rows[WARPS][HEAD_DIM_MAX];
+    u32 row = blockIdx.y, lane = threadIdx.x % 32, head = blockIdx.x * WARPS + threadIdx.x / 32;
+    join_chain();
+    if (head >= heads + 2 * kv_heads) return;
+    float* x = rows[threadIdx.x / 32];
+    const float* from = qkv + (u64(row) * (heads + 2 * kv_heads) + head) * dim;
+    for (u32 i = lane; i < dim; i += 32) x[i] = from[i];
+    __syncwarp();
+    if (head < heads + kv_heads)
+        norm_and_rotate(x, head < heads ? q_weight : k_weight, epsilon, positions + row * 3, inverse_frequencies, axes, dim, pairs, attention_scale, lane);
+    if (head < heads) {
+        for (u32 i = lane; i < dim; i += 32) q[(u64(row) * heads + head) * dim + i] = x[i];
+        return;
+    }
+    u32 index = row_index[row];
+    u8* page = layer + pages[table_base[row_sequence[row]] + int(index / 64)] * page_bytes;
+    if (head < heads + kv_heads)
+        write_head((K*)page, x, head - heads, index % 64, dim, lane);
+    else
+        write_head((V*)(page + value_offset), x, head - heads - kv_heads, index % 64, dim, lane);
+}
