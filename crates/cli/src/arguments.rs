@@ -2,7 +2,7 @@
 
 pub(crate) mod values;
 
-use crate::backend::{ActivationsName, BackendName};
+use crate::backend::{ActivationsName, BackendName, LaunchesName};
 use crate::commands::{bench, doctor, embed, eval, inspect, models, pull, rm, run, serve};
 use crate::failure::Failure;
 use crate::model_reference::ModelReference;
@@ -60,6 +60,10 @@ pub(crate) struct DeviceArguments {
     /// Instructions to use of those that the processor has, for comparisons [default: the fastest]
     #[arg(long, value_name = "LEVEL", value_parser = values::isa_level)]
     pub(crate) cpu_isa: Option<IsaLevel>,
+
+    /// How the kernels of a step are launched on a card, to find out where time goes: all give the same results [default: graphs]
+    #[arg(long, value_enum, hide = true)]
+    pub(crate) cuda_launches: Option<LaunchesName>,
 }
 
 /// How much a sequence may hold.

@@ -47,6 +47,17 @@ pub(crate) enum ActivationsName {
     F32,
 }
 
+/// How kernels are launched, by the name that people choose it by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LaunchesName {
+    /// A captured graph a step, where one fits
+    Graphs,
+    /// One by one, each beginning while the one before ends
+    Kernels,
+    /// As graphs, and each kernel after the end of the one before
+    Serial,
+}
+
 impl From<ActivationsName> for ActivationFormat {
     fn from(name: ActivationsName) -> Self {
         match name {
@@ -131,7 +142,13 @@ impl DeviceArguments {
             ));
         }
         let single_precision = self.activations == Some(ActivationsName::F32);
-        Ok(CudaOptions { kernels: kernel_folders(), single_precision, ..CudaOptions::default() })
+        Ok(CudaOptions {
+            kernels: kernel_folders(),
+            single_precision,
+            no_graphs: self.cuda_launches == Some(LaunchesName::Kernels),
+            serial_launches: self.cuda_launches == Some(LaunchesName::Serial),
+            ..CudaOptions::default()
+        })
     }
 }
 

@@ -22,7 +22,7 @@ use crate::sequence::{Running, Sequence};
 use crate::state::{PrefixEvent, StateManager};
 use crate::stats::{Faults, Lap, Phases, SharedStats};
 use crossbeam_channel::{Receiver, TryRecvError, bounded, select};
-use gannet_ops::{DeviceError, RecurrentBank, SampleRows, StepId};
+use gannet_ops::{DeviceError, Readiness, RecurrentBank, SampleRows, StepId};
 use lending::Lending;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -203,7 +203,7 @@ impl Engine {
                 Ok(command) => self.obey(command),
                 Err(TryRecvError::Disconnected) => return self.cancel_all(),
                 Err(TryRecvError::Empty) => {
-                    if self.turn() == Turn::Idle {
+                    if self.turn() == Turn::Idle && !self.make_ready() {
                         self.check_invariants();
                         select! {
                             recv(self.inbox) -> command => match command {
@@ -219,6 +219,13 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Does a piece of what rare steps would wait for, while nobody waits; whether there may be more. What fails here fails in
+    /// such a step, where somebody hears of it.
+    fn make_ready(&mut self) -> bool {
+        let done = self.runner.plan.make_ready(self.runner.state.as_mut());
+        matches!(done, Ok(Readiness::Needed | Readiness::Useful))
     }
 
     /// One pass: admit, step, collect, tell. A device error ends what runs, and what waits may still be served.

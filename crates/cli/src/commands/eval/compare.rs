@@ -126,7 +126,7 @@ fn trace(
     ids: &[TokenId],
     observe: &mut Observer<'_>,
 ) -> Result<(), Failure> {
-    let device = DeviceArguments { backend, threads, cpu_isa: None, activations: None };
+    let device = DeviceArguments { backend, threads, cpu_isa: None, cuda_launches: None, activations: None };
     let backend = device.exact().open()?;
     let options =
         LoadOptions { context: Some(ids.len()), step_rows: Some(ids.len()), ..LoadOptions::default() };

@@ -92,8 +92,13 @@ impl MemoryFacts {
 
     /// Loads the model, lets each of its sequences answer, and looks at what lies in memory then.
     pub(crate) fn measured(self, path: &Path, options: &LoadOptions) -> Result<Self, Failure> {
-        let device =
-            DeviceArguments { backend: BackendName::Cpu, threads: None, activations: None, cpu_isa: None };
+        let device = DeviceArguments {
+            backend: BackendName::Cpu,
+            threads: None,
+            activations: None,
+            cpu_isa: None,
+            cuda_launches: None,
+        };
         let backend = device.open()?;
         let before = Process::measure();
         let Loaded { runner, memory, weight_bytes, .. } =
