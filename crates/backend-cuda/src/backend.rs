@@ -91,6 +91,16 @@ impl CudaBackend {
         Ok(2.0 * COPIED_BYTES as f64 / best.as_secs_f64())
     }
 
+    /// A program ready to run, as [`Backend::compile`] makes it.
+    pub(crate) fn plan(
+        &self,
+        program: &Program,
+        weights: &dyn Weights,
+        limits: &BatchLimits,
+    ) -> Result<CudaPlan, DeviceError> {
+        CudaPlan::new(&self.device, program, weights, limits)
+    }
+
     /// What the card is.
     pub fn properties(&self) -> &Properties {
         self.device.driver.properties()
@@ -166,6 +176,6 @@ impl Backend for CudaBackend {
         weights: &Arc<dyn Weights>,
         limits: &BatchLimits,
     ) -> Result<Box<dyn Plan>, DeviceError> {
-        Ok(Box::new(CudaPlan::new(&self.device, program, weights.as_ref(), limits)?))
+        Ok(Box::new(self.plan(program, weights.as_ref(), limits)?))
     }
 }

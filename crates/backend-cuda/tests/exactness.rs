@@ -3,7 +3,8 @@
 
 mod device;
 
-use device::{Precision, device};
+use device::{Precision, device, device_of};
+use gannet_backend_cuda::CudaOptions;
 use gannet_ops::*;
 use gannet_tensor::Format;
 use std::borrow::Cow;
@@ -245,5 +246,47 @@ fn chunks_companions_and_scattered_pages_dont_change_a_row() {
 fn splits_and_tiles_give_the_same_bits_across_their_edges() {
     for case in CASES {
         check(case, &[250, 251, 255, 256, 257, 273, 340]);
+    }
+}
+
+/// Steps of few rows of several sequences, across the edge of a split, and one that is too long for a graph.
+const MIXED: [&[(u32, usize)]; 7] = [
+    &[(0, 250)],
+    &[(0, 1)],
+    &[(1, 5), (0, 2)],
+    &[(0, 7), (1, 1), (2, 3)],
+    &[(0, 1), (1, 1), (2, 16)],
+    &[(2, 17), (0, 1)],
+    &[(1, 1), (0, 1), (2, 1)],
+];
+
+#[test]
+fn a_graph_gives_the_bits_of_single_launches() {
+    for case in &CASES[..3] {
+        let options = [
+            CudaOptions::default(),
+            CudaOptions { no_graphs: true, ..CudaOptions::default() },
+            CudaOptions { serial_launches: true, ..CudaOptions::default() },
+        ];
+        let mut devices = options.map(|options| Device::new(&device_of(options), *case));
+        let tokens = tokens(300);
+        let mut lengths = [0; 3];
+        for (number, step) in MIXED.into_iter().enumerate() {
+            let part = |(sequence, count): &(u32, usize)| {
+                let length = lengths[*sequence as usize];
+                Part { length: length as u32, tokens: &tokens[length..length + count], first_page: *sequence }
+            };
+            let parts: Vec<Part<'_>> = step.iter().map(part).collect();
+            let [graph, single, serial] = devices.each_mut().map(|device| device.logits(&parts));
+            let bits =
+                |logits: &[Vec<f32>]| logits.concat().iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
+            assert!(graph.iter().flatten().all(|x| x.is_finite()), "{case:?}, step {number}");
+            assert!(bits(&graph) == bits(&single), "{case:?}, step {number}: graphs have other bits");
+            assert!(
+                bits(&graph) == bits(&serial),
+                "{case:?}, step {number}: serial launches have other bits"
+            );
+            step.iter().for_each(|(sequence, count)| lengths[*sequence as usize] += count);
+        }
     }
 }

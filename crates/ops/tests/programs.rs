@@ -131,6 +131,68 @@ fn sum_and_its_norm_become_one_node() {
     assert_eq!(fuse(&small(), &[]), small());
 }
 
+/// A layer's projections with norms and rotations, and its gated feed-forward; `returns_keys` has a reader of keys outside.
+fn layer(returns_keys: bool) -> Program {
+    let mut b = ProgramBuilder::new("target", Arc::new(layout()));
+    let x = b.embeddings(8);
+    let matrix = |b: &mut ProgramBuilder, name: &str, rows: usize, columns: usize| {
+        b.weight(name, &[rows, columns], WeightRole::Matrix)
+    };
+    let [q, k, v] = [("q", 8), ("k", 4), ("v", 4)].map(|(name, rows)| {
+        let weight = matrix(&mut b, name, rows, 8);
+        b.linear(x, weight, None)
+    });
+    let [q_norm, k_norm] = ["q_norm", "k_norm"].map(|name| b.weight(name, &[4], WeightRole::Vector));
+    let rope = |heads| Rope { heads, head_dim: 4, table: table() };
+    let q = b.head_norm(q, q_norm, 2, 1e-6);
+    let q = b.rope(q, rope(2));
+    let k = b.head_norm(k, k_norm, 1, 1e-6);
+    let k = b.rope(k, rope(1));
+    b.write_kv(k, v, StateId(0));
+    let y = b.attention(&[q], CAUSAL);
+    let [gate, up] = ["gate", "up"].map(|name| {
+        let weight = matrix(&mut b, name, 16, 8);
+        b.linear(y, weight, None)
+    });
+    let y = b.gelu_gate(gate, up);
+    let y = b.slice(y, 1, 0, 4);
+    let y = if returns_keys { b.add(y, k) } else { y };
+    let y = b.select_outputs(y);
+    b.output(OutputKind::Hidden, y);
+    b.finish()
+}
+
+#[test]
+fn projections_and_gates_become_one_node_where_nobody_else_reads_what_is_inside() {
+    let fusions = [Fusion::QueryKeyValue, Fusion::GatedLinear];
+    let names = |program: &Program| program.nodes.iter().map(|node| node.op.name()).collect::<Vec<_>>();
+    let plain = layer(false);
+    assert_eq!(verify(&plain), Ok(()));
+    let fused = fuse(&plain, &fusions);
+    assert_eq!(verify(&fused), Ok(()));
+    assert_eq!(names(&fused), ["query_key_value", "attention", "gated_linear", "slice", "select_outputs"]);
+    assert_eq!(fuse(&fused, &fusions), fused);
+    assert_eq!(unfuse(&fused, &|_, _| true), fused);
+    assert_eq!(unfuse(&fused, &|_, _| false), plain);
+    let kept = unfuse(&fused, &|kind, _| kind == FusedKind::GatedLinear);
+    assert_eq!(kept, fuse(&plain, &[Fusion::GatedLinear]));
+    let read = layer(true);
+    assert_eq!(verify(&read), Ok(()));
+    assert_eq!(fuse(&read, &[Fusion::QueryKeyValue]), read, "keys are read outside");
+    let swapped = |change: &dyn Fn(&mut Vec<Node>)| {
+        let mut program = fused.clone();
+        let Op::Fused { body, .. } = &mut program.nodes[0].op else { panic!("the first node is fused") };
+        change(body);
+        verify(&program).expect_err("the body is another").to_string()
+    };
+    let error = "node 0 (`query_key_value`): projections, norms, rotations and pages as its body: expected true, found false";
+    assert_eq!(swapped(&|body| drop(body.pop())), error);
+    assert_eq!(
+        swapped(&|body| body[5].op = Op::HeadNorm { weight: WeightId(4), heads: 1, epsilon: 0.5 }),
+        error
+    );
+}
+
 /// The op at a place, for a change to it.
 fn op(program: &mut Program, place: usize) -> &mut Op {
     &mut program.nodes[place].op

@@ -129,3 +129,86 @@ impl CudaPlan {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CudaBackend, CudaOptions};
+    use gannet_ops::*;
+    use gannet_tensor::Format;
+    use std::borrow::Cow;
+    use std::sync::Arc;
+
+    /// The program's only matrix: row i is i at every place.
+    struct Table;
+
+    impl WeightSource for Table {
+        fn weight(&self, _name: &str) -> Result<WeightTensor<'_>, WeightError> {
+            let numbers = (0..10u8).flat_map(|row| [f32::from(row); 8]);
+            let bytes: Vec<u8> = numbers.flat_map(f32::to_le_bytes).collect();
+            Ok(WeightTensor { format: Format::F32, shape: vec![10, 8], bytes: Cow::Owned(bytes) })
+        }
+    }
+
+    fn batch(ids: &[u32]) -> Batch {
+        let rows = ids.iter().enumerate().map(|(number, id)| Row {
+            sequence: number as u32,
+            token: TokenSource::Known(TokenId(*id)),
+            index: 0,
+            position: [0; 3],
+            kind: RowKind::Prompt,
+        });
+        let sequence = |number: u32| SequenceRows {
+            rows: number..number + 1,
+            length: Length::Exact(0),
+            tables: Vec::new(),
+            recurrent: None,
+            sampler: None,
+            adapter: None,
+        };
+        let want = Want { logits: true, ..Want::default() };
+        let count = ids.len() as u32;
+        Batch {
+            rows: rows.collect(),
+            sequences: (0..count).map(sequence).collect(),
+            outputs: (0..count).map(|row| Output { row, want }).collect(),
+            ..Batch::default()
+        }
+    }
+
+    #[test]
+    fn graphs_are_captured_once_before_the_first_step_and_serve_all_numbers_of_rows() {
+        let layout = StateLayout { groups: Vec::new(), entries: Vec::new(), sampler: None };
+        let mut b = ProgramBuilder::new("target", Arc::new(layout));
+        let ids = b.ids();
+        let table = b.weight("table", &[10, 8], WeightRole::TiedEmbedding);
+        let x = b.embed(table, &[ids]);
+        let x = b.select_outputs(x);
+        let logits = b.linear(x, table, None);
+        b.output(OutputKind::Logits, logits);
+        let program = b.finish();
+        let backend = CudaBackend::simulated(&CudaOptions::default());
+        let weights = backend.upload(&Table, &program.weights).expect("they can be uploaded");
+        let mut state = backend.allocate(&program.state, &Budget::default()).expect("it is empty");
+        let limits = BatchLimits { rows: 40, sequences: 40, outputs: 40, context: 64 };
+        let mut plan = backend.plan(&program, weights.as_ref(), &limits).expect("it can be compiled");
+        let mut found = Vec::new();
+        while found.last() != Some(&Readiness::Done) {
+            found.push(plan.make_ready(state.as_mut()).expect("it can be captured"));
+        }
+        let (needed, useful) = (vec![Readiness::Needed; 15], vec![Readiness::Useful; 2]);
+        assert_eq!(found, [needed, useful, vec![Readiness::Done]].concat());
+        assert_eq!(plan.spare[0].values.graphs.0.len(), 18, "1 to 16, 24 and 32");
+        for count in [1, 3, 17, 32, 33] {
+            let ids: Vec<u32> = (0..count).map(|row| row % 10).collect();
+            let step = plan.submit(&batch(&ids), state.as_mut()).expect("it runs");
+            let output = plan.wait(step).expect("it ends");
+            for (id, output) in ids.iter().zip(&output.outputs) {
+                let expected: Vec<f32> = (0..10).map(|row| (8 * id * row) as f32).collect();
+                assert_eq!(output.logits.as_deref(), Some(&expected[..]), "{count} rows");
+            }
+            let kept = plan.spare[0].values.graphs.0.len();
+            assert_eq!(kept, if count > 32 { 0 } else { 18 }, "{count} rows: only other memory ends them");
+        }
+    }
+}

@@ -183,7 +183,11 @@ impl CudaPlan {
             self.partials_moved += 1;
         }
         let graph_rows = self.graph_rows_max().unwrap_or(0);
-        let outputs = batch.outputs.len().max(graph_rows);
+        let outputs = match batch.outputs.len() {
+            few if few <= graph_rows => graph_rows,
+            // Other memory ends the graphs over it, so it comes seldom.
+            many => many.next_power_of_two().min(self.limits.outputs),
+        };
         let bytes = |id: &ValueId| (*id, outputs * self.program.value(*id).width * size_of::<f32>());
         let values: Vec<(ValueId, usize)> = self.values.kept.iter().map(bytes).collect();
         let groups = (self.program.state.groups.len(), &self.ways[..]);
