@@ -1,4 +1,5 @@
-//! Steps as captured graphs: one for each number of rows up to 16, then coarser ones, whose rows beyond a batch's are none.
+//! Steps as captured graphs: one for each number of rows up to 16, then coarser ones, whose rows beyond a batch's are none. Sequences
+//! with several rows have graphs of their own, whose items of attention take more memory of a multiprocessor.
 //!
 //! A row names its sequence, so one graph fits every mixture of sequences with few rows, whatever their lengths: lists lie at places
 //! that follow from the number of rows, and attention walks a list of items. Rows that are none write to a page of their own,
@@ -7,7 +8,8 @@
 
 use super::CudaPlan;
 use super::kept::Kept;
-use super::metadata::{Fit, Metadata};
+use super::metadata::{Fit, Metadata, Padding};
+use super::work::SPLIT_ROWS_MAX;
 use crate::driver::{Graph, Launch};
 use crate::state::CudaState;
 use gannet_ops::step::PendingStep;
@@ -23,7 +25,7 @@ const COARSE_ROWS: [usize; 6] = [24, 32, 48, 64, 96, 128];
 pub(super) struct Graphs(Vec<Captured>);
 
 struct Captured {
-    rows: usize,
+    padding: Padding,
     over: Over,
     graph: Graph,
 }
@@ -43,12 +45,12 @@ impl Graphs {
         self.0.clear();
     }
 
-    fn find(&self, rows: usize, over: Over) -> Option<&Graph> {
-        self.0.iter().find(|known| known.rows == rows && known.over == over).map(|known| &known.graph)
+    fn find(&self, padding: Padding, over: Over) -> Option<&Graph> {
+        self.0.iter().find(|known| known.padding == padding && known.over == over).map(|known| &known.graph)
     }
 
     fn keep(&mut self, captured: Captured) {
-        self.0.retain(|known| known.rows != captured.rows);
+        self.0.retain(|known| known.padding != captured.padding);
         self.0.push(captured);
     }
 }
@@ -65,27 +67,44 @@ impl CudaPlan {
         has_graphs.then(|| sizes(self.limits.rows.min(self.limits.outputs)).last()).flatten()
     }
 
+    /// The sizes of all graphs, in the order in which they are wanted.
+    fn paddings(&self) -> impl Iterator<Item = Padding> + use<> {
+        let (most, context) = (self.graph_rows_max().unwrap_or(0), self.limits.context);
+        [1, SPLIT_ROWS_MAX].into_iter().flat_map(move |sequence_rows| {
+            let sizes = sizes(most).filter(move |rows| *rows > 1 || sequence_rows == 1);
+            sizes.map(move |rows| Padding { rows, sequence_rows, context })
+        })
+    }
+
+    /// The graph whose lists are the longest; `None` where there are no graphs.
+    pub(super) fn largest_padding(&self) -> Option<Padding> {
+        self.paddings().last()
+    }
+
     /// How long the lists of a batch are: those of a graph where one fits it.
     pub(super) fn fit_of(&self, batch: &Batch) -> Fit {
         let groups = self.program.state.groups.len();
-        let context = self.limits.context;
-        let most = self.graph_rows_max().unwrap_or(0);
         // Without outputs, the last products and the scores of a graph would be for nothing.
         let is_wanted = !batch.outputs.is_empty();
-        let fits = |rows: &usize| is_wanted && Metadata::fits(batch, (*rows, context), groups);
-        sizes(most).find(fits).map_or(Fit::Exact, |rows| Fit::Padded { rows, context })
+        let fits = |padding: &Padding| is_wanted && Metadata::fits(batch, *padding, groups);
+        self.paddings().find(fits).map_or(Fit::Exact, Fit::Padded)
     }
 
-    /// Replays the graph of so many rows; its lists were filled.
-    pub(super) fn replay(&self, rows: usize, state: &CudaState, kept: &mut Kept) -> Result<(), DeviceError> {
+    /// Replays the graph of these sizes; its lists were filled.
+    pub(super) fn replay(
+        &self,
+        padding: Padding,
+        state: &CudaState,
+        kept: &mut Kept,
+    ) -> Result<(), DeviceError> {
         if self.interrupter.take() {
             return Err(DeviceError::Interrupted);
         }
         let over = self.over(state);
-        if kept.graphs.find(rows, over).is_none() {
-            self.capture(rows, state, kept)?;
+        if kept.graphs.find(padding, over).is_none() {
+            self.capture(padding, state, kept)?;
         }
-        let graph = kept.graphs.find(rows, over).expect("it was captured");
+        let graph = kept.graphs.find(padding, over).expect("it was captured");
         Ok(graph.replay()?)
     }
 
@@ -93,9 +112,9 @@ impl CudaPlan {
         Over { state: state.number, partials_moved: self.partials_moved }
     }
 
-    fn capture(&self, rows: usize, state: &CudaState, kept: &mut Kept) -> Result<(), DeviceError> {
+    fn capture(&self, padding: Padding, state: &CudaState, kept: &mut Kept) -> Result<(), DeviceError> {
         let nodes = &self.program.nodes[..self.program.sampling_start()];
-        let calls = self.with_frame((rows, rows), (state, &*kept), |frame| {
+        let calls = self.with_frame((padding.rows, padding.rows), (state, &*kept), |frame| {
             let mut calls = Vec::new();
             for node in nodes {
                 calls.extend(frame.calls(node)?);
@@ -105,27 +124,27 @@ impl CudaPlan {
         })?;
         let launches: Vec<Launch<'_>> = calls.iter().map(|call| self.launch(call)).collect();
         let graph = Graph::capture(&self.device.driver, &launches)?;
-        kept.graphs.keep(Captured { rows, over: self.over(state), graph });
+        kept.graphs.keep(Captured { padding, over: self.over(state), graph });
         Ok(())
     }
 
-    /// Captures the smallest graph that is missing for the next step.
+    /// Captures the first graph that is missing for the next step.
     pub(super) fn capture_next(&mut self, state: &mut dyn State) -> Result<Readiness, DeviceError> {
         let state = CudaState::ours(state, &self.program)?;
         let mut pending: PendingStep<Kept> = self.spare.pop().unwrap_or_default();
-        let most = self.graph_rows_max().unwrap_or(0);
         let over = self.over(state);
-        let missing = sizes(most).find(|rows| pending.values.graphs.find(*rows, over).is_none());
-        if let Some(rows) = missing {
-            let fit = Fit::Padded { rows, context: self.limits.context };
-            self.prepare((&Batch::default(), fit), state, &mut pending.values)?;
-            self.capture(rows, state, &mut pending.values)?;
+        let mut missing =
+            self.paddings().filter(|padding| pending.values.graphs.find(*padding, over).is_none());
+        let (now, next) = (missing.next(), missing.next());
+        if let Some(padding) = now {
+            self.prepare((&Batch::default(), Fit::Padded(padding)), state, &mut pending.values)?;
+            self.capture(padding, state, &mut pending.values)?;
         }
         self.spare.push(pending);
-        Ok(match missing {
-            Some(rows) if rows < EACH_ROWS_MAX.min(most) => Readiness::Needed,
-            Some(rows) if rows < most => Readiness::Useful,
-            Some(_) | None => Readiness::Done,
+        Ok(match next {
+            Some(Padding { rows: ..=EACH_ROWS_MAX, sequence_rows: 1, .. }) => Readiness::Needed,
+            Some(_) => Readiness::Useful,
+            None => Readiness::Done,
         })
     }
 }
@@ -196,9 +215,13 @@ mod tests {
         while found.last() != Some(&Readiness::Done) {
             found.push(plan.make_ready(state.as_mut()).expect("it can be captured"));
         }
-        let (needed, useful) = (vec![Readiness::Needed; 15], vec![Readiness::Useful; 2]);
+        let (needed, useful) = (vec![Readiness::Needed; 15], vec![Readiness::Useful; 19]);
         assert_eq!(found, [needed, useful, vec![Readiness::Done]].concat());
-        assert_eq!(plan.spare[0].values.graphs.0.len(), 18, "1 to 16, 24 and 32");
+        assert_eq!(
+            plan.spare[0].values.graphs.0.len(),
+            35,
+            "1 to 16, 24 and 32, and for more rows a sequence from 2 on"
+        );
         for count in [1, 3, 17, 32, 33] {
             let ids: Vec<u32> = (0..count).map(|row| row % 10).collect();
             let step = plan.submit(&batch(&ids), state.as_mut()).expect("it runs");
@@ -208,7 +231,7 @@ mod tests {
                 assert_eq!(output.logits.as_deref(), Some(&expected[..]), "{count} rows");
             }
             let kept = plan.spare[0].values.graphs.0.len();
-            assert_eq!(kept, if count > 32 { 0 } else { 18 }, "{count} rows: only other memory ends them");
+            assert_eq!(kept, if count > 32 { 0 } else { 35 }, "{count} rows: only other memory ends them");
         }
     }
 }

@@ -13,7 +13,7 @@
 //! A captured graph finds each list where it was when it was captured. So with [`Fit::Padded`] the places of the lists follow from
 //! the number of rows alone, and rows that are none belong to a sequence of their own, over a page that no other has.
 
-use super::work::{Items, SPLIT_ROWS_MAX, Shape, Work};
+use super::work::{Items, Shape, Work};
 use crate::driver::Address;
 use crate::error::unknown;
 use crate::state::CudaState;
@@ -32,8 +32,19 @@ const ITEM_WORDS: usize = 4;
 pub(super) enum Fit {
     /// As the batch needs.
     Exact,
-    /// For so many rows and outputs, each row below an index of `context`.
-    Padded { rows: usize, context: usize },
+    /// As a graph needs.
+    Padded(Padding),
+}
+
+/// Up to which sizes the lists of a graph have room; their places follow from these alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Padding {
+    /// Rows, and outputs.
+    pub(super) rows: usize,
+    /// Rows of a sequence: what an item of work has at most follows from them.
+    pub(super) sequence_rows: usize,
+    /// No row is at an index of so much.
+    pub(super) context: usize,
 }
 
 /// Lists one after the other, each beginning at a multiple of 16 bytes.
@@ -134,19 +145,20 @@ impl Metadata {
     }
 
     /// Words that a padded batch of so many rows takes, at most.
-    pub(super) fn words_at_most(rows: usize, context: usize, (groups, ways): (usize, &[Shape])) -> usize {
-        let later = ways.iter().skip(1).map(|way| items_at_most(way, rows, context));
-        near_at_most(rows, context, (groups, ways)) + later.sum::<usize>()
+    pub(super) fn words_at_most(padding: Padding, (groups, ways): (usize, &[Shape])) -> usize {
+        let later = ways.iter().skip(1).map(|way| items_at_most(way, padding));
+        near_at_most(padding, (groups, ways)) + later.sum::<usize>()
     }
 
     /// Whether a padded batch has room for this one.
-    pub(super) fn fits(batch: &Batch, (rows, context): (usize, usize), groups: usize) -> bool {
-        let few = batch.sequences.iter().all(|sequence| sequence.rows.len() <= SPLIT_ROWS_MAX);
+    pub(super) fn fits(batch: &Batch, padding: Padding, groups: usize) -> bool {
+        let Padding { rows, sequence_rows, context } = padding;
+        let few = batch.sequences.iter().all(|sequence| sequence.rows.len() <= sequence_rows);
         let below = batch.rows.iter().all(|row| (row.index as usize) < context);
         few && below
             && batch.rows.len() <= rows
             && batch.outputs.len() <= rows
-            && batch.pages.len() + groups <= pages_at_most(rows, context, groups)
+            && batch.pages.len() + groups <= pages_at_most(padding, groups)
     }
 
     /// Fills the lists from a batch in which everything is known; `vocabulary` is that of the ids.
@@ -162,7 +174,7 @@ impl Metadata {
         self.fill_rows((batch, fit), vocabulary)?;
         let sequences = match fit {
             Fit::Exact => batch.sequences.len(),
-            Fit::Padded { rows, .. } => rows + 1,
+            Fit::Padded(Padding { rows, .. }) => rows + 1,
         };
         let lengths = batch.sequences.iter().map(|sequence| sequence.length.at_most());
         self.sequence_length = self.words.add_padded(lengths, sequences, |_| 0);
@@ -175,10 +187,9 @@ impl Metadata {
         self.place_pages((batch, fit), (layout, state))?;
         match fit {
             Fit::Exact => self.place_exactly(&items),
-            Fit::Padded { rows, context } => {
-                self.place_far(near_at_most(rows, context, (layout.groups.len(), ways)), &items, |way| {
-                    items_at_most(&ways[way], rows, context)
-                });
+            Fit::Padded(padding) => {
+                let start = near_at_most(padding, (layout.groups.len(), ways));
+                self.place_far(start, &items, |way| items_at_most(&ways[way], padding));
             }
         }
         Ok(())
@@ -187,7 +198,7 @@ impl Metadata {
     fn fill_rows(&mut self, (batch, fit): (&Batch, Fit), vocabulary: usize) -> Result<(), DeviceError> {
         let (rows, outputs) = match fit {
             Fit::Exact => (batch.rows.len(), batch.outputs.len()),
-            Fit::Padded { rows, .. } => (rows, rows),
+            Fit::Padded(Padding { rows, .. }) => (rows, rows),
         };
         let ids: Vec<u32> =
             batch.rows.iter().map(|row| id_of(row.token, vocabulary)).collect::<Result<_, _>>()?;
@@ -210,8 +221,9 @@ impl Metadata {
             let offsets = std::mem::take(&mut items.partial_offset);
             let (rows, split_lines, runs) = match fit {
                 Fit::Exact => (offsets.len(), items.split_lines, std::mem::take(&mut items.runs)),
-                Fit::Padded { rows, .. } => {
-                    (rows, shape.lines_at_most(rows), std::iter::once(0..rows).collect())
+                Fit::Padded(Padding { rows, sequence_rows, .. }) => {
+                    let lines = shape.lines_at_most(rows.min(sequence_rows));
+                    (rows, lines, std::iter::once(0..rows).collect())
                 }
             };
             self.work.push(Work {
@@ -242,7 +254,7 @@ impl Metadata {
                 let base = (pages + table.pages.start).wrapping_sub(table.released);
                 self.words.0[self.groups[group] + number] = base;
             }
-            if let Fit::Padded { rows, .. } = fit {
+            if let Fit::Padded(Padding { rows, .. }) = fit {
                 self.words.0.push(state.spare_page(group));
                 self.words.0[self.groups[group] + rows] = self.words.0.len() as u32 - 1;
             }
@@ -284,21 +296,21 @@ impl Metadata {
 }
 
 /// Words of a padded batch before the items of the ways after the first, at most.
-fn near_at_most(rows: usize, context: usize, (groups, ways): (usize, &[Shape])) -> usize {
+fn near_at_most(padding: Padding, (groups, ways): (usize, &[Shape])) -> usize {
     // Of a row: id, position, sequence, index, output, length; a base in each group; partial sums and a count in each way.
     let lists = 8 + groups + 2 * ways.len();
-    let items = ways.first().map_or(0, |way| items_at_most(way, rows, context));
-    let near = lists * (rows + 1 + ALIGNMENT) + items + pages_at_most(rows, context, groups) + ALIGNMENT;
+    let items = ways.first().map_or(0, |way| items_at_most(way, padding));
+    let near = lists * (padding.rows + 1 + ALIGNMENT) + items + pages_at_most(padding, groups) + ALIGNMENT;
     near.next_multiple_of(ALIGNMENT)
 }
 
 /// Words of the items of a way, at most.
-fn items_at_most(way: &Shape, rows: usize, context: usize) -> usize {
+fn items_at_most(way: &Shape, Padding { rows, context, .. }: Padding) -> usize {
     way.splits_at_most(rows, context) * ITEM_WORDS + ALIGNMENT
 }
 
 /// Pages that sequences of so many rows list, at most, with a spare one of each group.
-fn pages_at_most(rows: usize, context: usize, groups: usize) -> usize {
+fn pages_at_most(Padding { rows, context, .. }: Padding, groups: usize) -> usize {
     groups * (rows * (context.div_ceil(PAGE_TOKENS) + 1) + 1)
 }
 

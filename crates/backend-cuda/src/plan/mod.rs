@@ -154,7 +154,7 @@ impl CudaPlan {
         self.prepare((pending.batch(), fit), state, &mut kept)?;
         match fit {
             Fit::Exact => self.forward(pending.batch(), state, &kept, watch)?,
-            Fit::Padded { rows, .. } => self.replay(rows, state, &mut kept)?,
+            Fit::Padded(padding) => self.replay(padding, state, &mut kept)?,
         }
         let step = self.device.next_step();
         self.fetch_wanted(batch, &mut kept)?;
@@ -182,7 +182,8 @@ impl CudaPlan {
             self.partials.grow(partials.next_power_of_two())?;
             self.partials_moved += 1;
         }
-        let graph_rows = self.graph_rows_max().unwrap_or(0);
+        let largest = self.largest_padding();
+        let graph_rows = largest.map_or(0, |padding| padding.rows);
         let outputs = match batch.outputs.len() {
             few if few <= graph_rows => graph_rows,
             // Other memory ends the graphs over it, so it comes seldom.
@@ -191,10 +192,7 @@ impl CudaPlan {
         let bytes = |id: &ValueId| (*id, outputs * self.program.value(*id).width * size_of::<f32>());
         let values: Vec<(ValueId, usize)> = self.values.kept.iter().map(bytes).collect();
         let groups = (self.program.state.groups.len(), &self.ways[..]);
-        let words = match graph_rows {
-            0 => 0,
-            rows => Metadata::words_at_most(rows, self.limits.context, groups),
-        };
+        let words = largest.map_or(0, |padding| Metadata::words_at_most(padding, groups));
         let list_bytes = self.metadata.bytes().max(words * size_of::<u32>());
         kept.prepare(&driver, (&values, outputs), list_bytes)?;
         for (start, bytes) in self.metadata.pieces() {
