@@ -4,7 +4,6 @@
 use super::graphs::Graphs;
 use crate::driver::{Address, DeviceBuffer, Driver};
 use crate::error::CudaError;
-use crate::number::Number;
 use gannet_ops::TokenId;
 use gannet_ops::ValueId;
 use gannet_ops::sampling::Draw;
@@ -91,9 +90,9 @@ impl Kept {
             return Ok(());
         }
         let address = self.address(id).expect("the value outlives the forward pass");
-        let mut bytes = vec![0; rows * width * size_of::<f32>()];
-        driver.download(&mut bytes, address)?;
-        self.host.push((id, width, Number::F32.decode(&bytes)));
+        let mut numbers = vec![0.0; rows * width];
+        driver.download(bytemuck::cast_slice_mut(&mut numbers), address)?;
+        self.host.push((id, width, numbers));
         Ok(())
     }
 
