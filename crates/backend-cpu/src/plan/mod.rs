@@ -16,8 +16,9 @@ use crate::weights::{CpuWeights, Weight};
 use gannet_ops::sampling::{Drawer, Workspace};
 use gannet_ops::step::PendingStep;
 use gannet_ops::{
-    Batch, BatchLimits, DeviceError, FusedKind, Interrupter, NodeObserver, NodeTime, Op, Plan, PlanBytes, Program,
-    RopeTable, SampleRows, State, StateEntry, StepId, StepOutput, WeightRole, Weights, unfuse, verify,
+    Batch, BatchLimits, DeviceError, FusedKind, Interrupter, NodeObserver, NodeTime, Op, Plan, PlanBytes,
+    Program, RopeTable, SampleRows, State, StateEntry, StepId, StepOutput, WeightRole, Weights, unfuse,
+    verify,
 };
 use run::{Run, Space};
 use std::collections::HashMap;

@@ -30,8 +30,8 @@ use gannet_ops::sampling::{Drawer, SampleRow, Workspace};
 use gannet_ops::step::PendingStep;
 use gannet_ops::{
     Batch, BatchLimits, DeviceError, InputKind, Interrupter, Node, NodeObserver, NodeTime, Op, OutputKind,
-    Plan, PlanBytes, Program, Readiness, Rows, SampleRows, State, StepId, StepOutput, TokenSource, ValueId, Weights,
-    unfuse, verify,
+    Plan, PlanBytes, Program, Readiness, Rows, SampleRows, State, StepId, StepOutput, TokenSource, ValueId,
+    Weights, unfuse, verify,
 };
 use kept::Kept;
 use launches::{Call, Frame};
