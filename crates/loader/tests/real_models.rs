@@ -8,8 +8,8 @@ use gannet_engine::budget::{self, Wish};
 use gannet_engine::evaluate;
 use gannet_loader::{LoadOptions, Loaded, load, open};
 use gannet_model::ProgramOptions;
-use gannet_ops::{KvFormat, Rollback, TokenId};
 use gannet_ops::sampling::logprobs;
+use gannet_ops::{KvFormat, Rollback, TokenId};
 use gannet_text::tokenizer::Specials;
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -67,8 +67,7 @@ fn gemma3_tokenises_as_its_reference() {
 
 #[test]
 fn int8_keeps_nearly_twice_the_tokens_in_the_same_memory() {
-    let wish =
-        Wish { context: 8192, step_rows: 512, depth: 1, sequences: 1, snapshots: 0, drafts: 0 };
+    let wish = Wish { context: 8192, step_rows: 512, depth: 1, sequences: 1, snapshots: 0, drafts: 0 };
     for case in [&SMOLLM2, &GEMMA3] {
         let model = open(&case.model()).expect("the model is understood").model;
         let layout = |kv_format| {
