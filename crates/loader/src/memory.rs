@@ -10,6 +10,7 @@ use gannet_engine::budget::{self, Wish};
 use gannet_engine::{MajorFaults, NumericsId, Pooling, Runner};
 use gannet_formats::Checkpoint;
 use gannet_model::{Model, ProgramOptions};
+use gannet_ops::placement::Placement;
 use gannet_ops::{BatchLimits, Budget, KvFormat, Plan, Program, Rollback, State};
 use gannet_tensor::Format;
 use std::collections::HashMap;
@@ -153,7 +154,7 @@ impl MemoryPlan {
         let &Wanted { step_rows, kv_format, .. } = wanted;
         let fixed = MemoryUse::default()
             .with(MemoryClass::Weights, weight_bytes)
-            .with(MemoryClass::Scratch, scratch_bytes(program, step_rows, sequences))
+            .with(MemoryClass::Scratch, scratch_bytes(program, step_rows, sequences, wanted.context))
             .with(MemoryClass::Margin, margin_bytes(program));
         let left = available_bytes.saturating_sub(fixed.total());
         let slots = sequences as u32;
@@ -232,12 +233,14 @@ fn margin_bytes(program: &Program) -> u64 {
     MARGIN_BYTES.saturating_add(entries.saturating_mul(MARGIN_BYTES_PER_ENTRY))
 }
 
-/// Bytes of the values of the largest step, and of the scores that are kept from its end until tokens are drawn from
-/// them.
-fn scratch_bytes(program: &Program, step_rows: usize, sequences: usize) -> u64 {
+/// Bytes of the buffers that the values of the largest step share, and of the scores that are kept from its end until tokens
+/// are drawn from them.
+fn scratch_bytes(program: &Program, step_rows: usize, sequences: usize, context: usize) -> u64 {
+    let limits = BatchLimits { rows: step_rows, sequences, outputs: sequences, context };
+    let shared = Placement::of_floats(program, &limits).bytes.iter().map(|bytes| *bytes as u64).sum::<u64>();
     let vocabulary = program.state.sampler.map_or(0, |sampler| sampler.vocabulary);
     let kept = (sequences as u64).saturating_mul((vocabulary * size_of::<f32>()) as u64);
-    program.peak_value_bytes(step_rows, sequences).saturating_add(kept)
+    shared.saturating_add(kept)
 }
 
 fn check_context(asked: usize, limit: usize) -> Result<(), LoadError> {

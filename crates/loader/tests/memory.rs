@@ -50,7 +50,7 @@ fn serve(runner: Runner) -> Running {
 fn check_classes(model: &str, planned: &MemoryUse, used: &MemoryUse) {
     for class in MemoryClass::ALL {
         let (planned, used) = (planned.of(class), used.of(class));
-        // Weights are arranged for the processor, values share buffers less tightly than they could, and the margin is
+        // Weights are arranged for the processor, buffers of scores have room for more rows than are asked for, and the margin is
         // whatever is left.
         let is_exact = !matches!(class, MemoryClass::Weights | MemoryClass::Scratch | MemoryClass::Margin);
         assert!(!is_exact || used <= planned, "{model}: {used} bytes of {} for {planned}", class.name());

@@ -3,7 +3,7 @@
 //! A value lives from the node that makes it to the last that reads it; what the step returns, or sampling
 //! reads, lives to its end. A buffer is free for the next value after that, the smallest that fits first.
 
-use crate::{BatchLimits, Node, Program, Rows, ValueId};
+use crate::{BatchLimits, Element, Node, Program, Rows, Value, ValueId};
 
 /// The buffer of each value, and what each buffer has room for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +41,14 @@ impl Placement {
             free.extend(read);
         }
         plan
+    }
+
+    /// Places all values that are numbers, in single precision.
+    pub fn of_floats(program: &Program, limits: &BatchLimits) -> Self {
+        Self::new(program, limits, &|id| {
+            let Value { element, width, .. } = program.value(id);
+            (element == Element::F32).then_some(width.saturating_mul(size_of::<f32>()))
+        })
     }
 
     fn place(&mut self, id: ValueId, needed: Option<usize>, free: &mut Vec<usize>) {

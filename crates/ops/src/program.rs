@@ -188,34 +188,4 @@ impl Program {
         }
         last
     }
-
-    /// The most bytes of values that are needed at one time in a step of `rows` rows, `outputs` of them asked for.
-    /// Sequences and handed rows are at most as many as rows.
-    pub fn peak_value_bytes(&self, rows: usize, outputs: usize) -> u64 {
-        let bytes = |id: ValueId| {
-            let value = self.value(id);
-            let count = match value.rows {
-                Rows::Tokens | Rows::Sequences | Rows::Handed => rows,
-                Rows::Outputs => outputs,
-                Rows::Routed(experts) => rows * experts as usize,
-            };
-            (count * value.width * size_of::<f32>()) as u64
-        };
-        let last = self.last_uses();
-        let mut live: u64 = self.inputs.iter().map(|(_, value)| bytes(*value)).sum();
-        let mut peak = live;
-        for (place, node) in self.nodes.iter().enumerate() {
-            live += node.outputs.iter().map(|value| bytes(*value)).sum::<u64>();
-            peak = peak.max(live);
-            let mut ended: Vec<ValueId> = node.inputs.iter().chain(&node.outputs).copied().collect();
-            ended.sort_unstable();
-            ended.dedup();
-            live -= ended
-                .iter()
-                .filter(|value| last[value.0 as usize] == place)
-                .map(|value| bytes(*value))
-                .sum::<u64>();
-        }
-        peak
-    }
 }

@@ -32,11 +32,7 @@ pub(super) struct Values {
 impl Values {
     pub(super) fn new(program: &Program, limits: &BatchLimits) -> Result<Self, DeviceError> {
         // Ids are few and lie elsewhere.
-        let row_bytes = |id: ValueId| {
-            let Value { element, width, .. } = program.value(id);
-            (element == Element::F32).then_some(width.saturating_mul(size_of::<f32>()))
-        };
-        let Placement { buffer_of, bytes } = Placement::new(program, limits, &row_bytes);
+        let Placement { buffer_of, bytes } = Placement::of_floats(program, limits);
         let what = || format!("values of program `{}`", program.name);
         Ok(Self {
             types: program.values.clone(),
