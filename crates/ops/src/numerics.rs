@@ -32,6 +32,20 @@ pub fn fold(mut lanes: [f32; LANES]) -> f32 {
     lanes[0]
 }
 
+/// The largest of some lanes, by the halves of [`fold`]; beside one that is no number it may be any of them.
+#[inline(always)]
+pub fn largest(mut lanes: [f32; LANES]) -> f32 {
+    let mut half = LANES / 2;
+    while half > 0 {
+        for lane in 0..half {
+            let other = lanes[lane + half];
+            lanes[lane] = if other > lanes[lane] { other } else { lanes[lane] };
+        }
+        half /= 2;
+    }
+    lanes[0]
+}
+
 /// The dot product in the named order: element i goes to lane `i % LANES`.
 pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut lanes = [0.0f32; LANES];

@@ -5,7 +5,7 @@
 //! same token whoever makes the passes.
 
 use crate::math::exp;
-use crate::numerics::{LANES, VOCABULARY_PARTITION, fold};
+use crate::numerics::{self, LANES, VOCABULARY_PARTITION, fold};
 
 /// Tokens that share one maximum: two words of a mask, four registers of sixteen lanes.
 pub const GROUP: usize = 64;
@@ -100,23 +100,10 @@ pub fn maxima(row: MaskedRow<'_>, maxima: &mut [f32]) -> bool {
             lanes[lane] = if is_larger { *score } else { lanes[lane] };
             odd[lane] |= u32::from(score.to_bits() & EXPONENT == EXPONENT);
         }
-        *largest = largest_of(lanes);
+        *largest = numerics::largest(lanes);
         is_odd |= odd.iter().fold(0, |any, odd| any | odd);
     }
     is_odd == 0
-}
-
-#[inline(always)]
-fn largest_of(mut lanes: [f32; LANES]) -> f32 {
-    let mut half = LANES / 2;
-    while half > 0 {
-        for lane in 0..half {
-            let other = lanes[lane + half];
-            lanes[lane] = if other > lanes[lane] { other } else { lanes[lane] };
-        }
-        half /= 2;
-    }
-    lanes[0]
 }
 
 /// For each [`VOCABULARY_PARTITION`] the sum of the exponentials of the tokens that may be drawn, in the named order.

@@ -4,7 +4,7 @@ use super::super::soft_cap::soft_capped;
 use bytemuck::{Pod, Zeroable};
 use gannet_ops::Attention;
 use gannet_ops::math::exp_nonpositive;
-use gannet_ops::numerics::{KEY_BLOCK, LANES, fold};
+use gannet_ops::numerics::{self, KEY_BLOCK, LANES, fold};
 use std::ops::Range;
 
 /// The largest score so far, and the sum of `exp(score - largest)`.
@@ -64,7 +64,7 @@ pub(super) fn start_block(
     kept
 }
 
-/// The largest score, by halves as [`fold`] adds. Beside a score that is no number it may be any: that one's weight is none.
+/// The largest score. Beside one that is no number it may be any: that one's weight is none.
 #[inline(always)]
 fn largest(sixteens: &[[f32; LANES]]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; LANES];
@@ -73,15 +73,7 @@ fn largest(sixteens: &[[f32; LANES]]) -> f32 {
             *lane = if *score > *lane { *score } else { *lane };
         }
     }
-    let mut half = LANES / 2;
-    while half > 0 {
-        for lane in 0..half {
-            let other = lanes[lane + half];
-            lanes[lane] = if other > lanes[lane] { other } else { lanes[lane] };
-        }
-        half /= 2;
-    }
-    lanes[0]
+    numerics::largest(lanes)
 }
 
 /// Adds the sums of a split to the total's. Returns by what the values of the total and those of the split
