@@ -1,10 +1,10 @@
 //! A card through NVIDIA's driver: the primary context, one stream, memory and kernels.
 
 use super::api::{self, Cuda, Handle, LaunchAttribute, LaunchConfig};
-use super::staging::Staging;
+use super::staging::{self, Staging};
 use super::{
-    Address, Architecture, Argument, Driver, GraphHandle, Kernel, Launch, Mark, Properties, TENSOR_MAP_BYTES,
-    TensorMap,
+    Address, Architecture, Argument, Driver, GraphHandle, Kernel, Launch, Mark, Pinned, Properties,
+    TENSOR_MAP_BYTES, TensorMap,
 };
 use crate::error::CudaError;
 use crate::jit::Variant;
@@ -221,6 +221,28 @@ impl Driver for Card {
     fn download(&self, to: &mut [u8], from: Address) -> Result<(), CudaError> {
         self.enter()?;
         self.staging().download(self.stream, to, from.0)
+    }
+
+    fn pin(&self, bytes: usize) -> Result<Option<Pinned>, CudaError> {
+        let memory = staging::pinned(self.enter()?, bytes)?;
+        Ok(Some(Pinned { address: memory.expose_provenance(), bytes }))
+    }
+
+    fn unpin(&self, pinned: Pinned) {
+        let Ok(cuda) = self.enter() else { return };
+        let memory = std::ptr::with_exposed_provenance_mut::<c_void>(pinned.address);
+        // SAFETY: the driver made it, and copies into it are waited for by the call that began them.
+        unsafe { (cuda.free_pinned)(memory) };
+    }
+
+    fn land(&self, to: &mut Pinned, from: Address, bytes: usize) -> Result<(), CudaError> {
+        assert!(bytes <= to.bytes, "a copy is at most what was pinned");
+        let cuda = self.enter()?;
+        let memory = std::ptr::with_exposed_provenance_mut::<c_void>(to.address);
+        // SAFETY: so many bytes were pinned there, and nobody else has them until the stream was waited for.
+        let result = unsafe { (cuda.copy_out)(memory, from.0, bytes, self.stream) };
+        cuda.check("cuMemcpyDtoHAsync", result)?;
+        self.synchronize()
     }
 
     fn copy(&self, to: Address, from: Address, bytes: usize) -> Result<(), CudaError> {

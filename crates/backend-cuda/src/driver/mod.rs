@@ -11,11 +11,13 @@
 
 mod api;
 mod card;
+mod landing;
 pub(crate) mod nvrtc;
 pub(crate) mod simulated;
 mod staging;
 
 pub(crate) use card::Card;
+pub(crate) use landing::Landing;
 pub(crate) use nvrtc::Nvrtc;
 
 use crate::error::CudaError;
@@ -61,6 +63,15 @@ pub(crate) trait Driver: Send + Sync {
 
     /// Waits for all work, and copies bytes from the device.
     fn download(&self, to: &mut [u8], from: Address) -> Result<(), CudaError>;
+
+    /// Memory of the machine that the device writes without a stop between; `None` where it has no such.
+    fn pin(&self, bytes: usize) -> Result<Option<Pinned>, CudaError>;
+
+    /// Gives back what [`Driver::pin`] gave, when the work before has ended.
+    fn unpin(&self, pinned: Pinned);
+
+    /// Waits for all work, and copies bytes from the device into what [`Driver::pin`] gave, at its start.
+    fn land(&self, to: &mut Pinned, from: Address, bytes: usize) -> Result<(), CudaError>;
 
     /// Copies within the device.
     fn copy(&self, to: Address, from: Address, bytes: usize) -> Result<(), CudaError>;
@@ -172,6 +183,13 @@ impl Address {
     pub(crate) fn offset(self, bytes: usize) -> Self {
         Self(self.0 + bytes as u64)
     }
+}
+
+/// Pinned memory of the machine: its address and its bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Pinned {
+    address: usize,
+    bytes: usize,
 }
 
 /// Memory of a device, given back when it is dropped.

@@ -90,15 +90,10 @@ impl Staging {
 
 impl Slot {
     fn new(cuda: &Cuda) -> Result<Self, CudaError> {
-        let (mut memory, mut event) = (std::ptr::null_mut::<c_void>(), 0);
-        // SAFETY: the driver sets both to what it makes.
-        unsafe {
-            cuda.check("cuMemHostAlloc", (cuda.allocate_pinned)(&mut memory, SLOT_BYTES, 0))?;
-            // Zeroed once, so that all of it can be read at any time.
-            memory.cast::<u8>().write_bytes(0, SLOT_BYTES);
-            cuda.check("cuEventCreate", (cuda.create_event)(&mut event, 0))?;
-        }
-        Ok(Self { memory: memory.cast(), event })
+        let (memory, mut event) = (pinned(cuda, SLOT_BYTES)?, 0);
+        // SAFETY: the driver sets it to what it makes.
+        cuda.check("cuEventCreate", unsafe { (cuda.create_event)(&mut event, 0) })?;
+        Ok(Self { memory, event })
     }
 
     /// The first bytes.
@@ -107,6 +102,17 @@ impl Slot {
         // SAFETY: the slot has so many bytes, written once at least, and nobody else has it while it is borrowed.
         unsafe { std::slice::from_raw_parts_mut(self.memory, bytes) }
     }
+}
+
+/// Pinned memory, zeroed, so that all of it can be read at any time; the card's context is current.
+pub(super) fn pinned(cuda: &Cuda, bytes: usize) -> Result<*mut u8, CudaError> {
+    let mut memory = std::ptr::null_mut::<c_void>();
+    // SAFETY: the driver sets it to so many bytes that it makes.
+    unsafe {
+        cuda.check("cuMemHostAlloc", (cuda.allocate_pinned)(&mut memory, bytes, 0))?;
+        memory.cast::<u8>().write_bytes(0, bytes);
+    }
+    Ok(memory.cast())
 }
 
 /// Copies by several threads where that pays.

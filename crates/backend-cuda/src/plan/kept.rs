@@ -2,7 +2,7 @@
 //! asks for.
 
 use super::graphs::Graphs;
-use crate::driver::{Address, DeviceBuffer, Driver};
+use crate::driver::{Address, DeviceBuffer, Driver, Landing};
 use crate::error::CudaError;
 use gannet_ops::TokenId;
 use gannet_ops::ValueId;
@@ -24,10 +24,19 @@ pub(super) struct Kept {
     lists: Option<DeviceBuffer>,
     /// Graphs over all of these.
     pub(super) graphs: Graphs,
-    /// Copies: the width, and all rows.
-    host: Vec<(ValueId, usize, Vec<f32>)>,
-    drawn: Vec<Draw>,
+    host: Vec<Fetched>,
+    /// Outputs whose draws are known.
+    drawn: Vec<Option<Draw>>,
     ids: Vec<(ValueId, Vec<Option<u32>>)>,
+}
+
+/// A value's rows on the host.
+struct Fetched {
+    id: ValueId,
+    width: usize,
+    /// As many as the present step has; none before it copied any.
+    rows: usize,
+    numbers: Landing,
 }
 
 impl Kept {
@@ -38,7 +47,7 @@ impl Kept {
         (values, outputs): (&[(ValueId, usize)], usize),
         list_bytes: usize,
     ) -> Result<(), CudaError> {
-        self.host.clear();
+        self.host.iter_mut().for_each(|copy| copy.rows = 0);
         self.drawn.clear();
         self.ids.iter_mut().for_each(|(_, ids)| ids.clear());
         let graphs = &mut self.graphs;
@@ -82,18 +91,27 @@ impl Kept {
     /// Copies a value to the host, once.
     pub(super) fn fetch(
         &mut self,
-        driver: &dyn Driver,
+        driver: &Arc<dyn Driver>,
         id: ValueId,
         (rows, width): (usize, usize),
     ) -> Result<(), CudaError> {
-        if self.host.iter().any(|(known, ..)| *known == id) {
-            return Ok(());
-        }
         let address = self.address(id).expect("the value outlives the forward pass");
-        let mut numbers = vec![0.0; rows * width];
-        driver.download(bytemuck::cast_slice_mut(&mut numbers), address)?;
-        self.host.push((id, width, numbers));
+        let place = self.host.iter().position(|copy| copy.id == id).unwrap_or(self.host.len());
+        if place == self.host.len() {
+            self.host.push(Fetched { id, width, rows: 0, numbers: Landing::new(driver) });
+        }
+        let copy = &mut self.host[place];
+        if copy.rows == 0 {
+            copy.numbers.fetch(address, rows * width)?;
+            copy.rows = rows;
+        }
         Ok(())
+    }
+
+    /// Takes over a draw that was made of a row which [`Kept::fetch`] copied.
+    pub(super) fn take_draw(&mut self, output: usize, draw: Draw) {
+        self.drawn.resize(self.drawn.len().max(output + 1), None);
+        self.drawn[output] = Some(draw);
     }
 
     /// Takes over the tokens that the device found, one an output.
@@ -101,10 +119,9 @@ impl Kept {
         let mut bytes = vec![0; outputs * size_of::<u32>()];
         driver.download(&mut bytes, self.tokens())?;
         let ids = bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
-        self.drawn.extend(ids.map(|id| Draw {
-            token: (id != NOT_FINITE).then_some(TokenId(id)),
-            not_finite: id == NOT_FINITE,
-            running: None,
+        self.drawn.extend(ids.map(|id| {
+            let token = (id != NOT_FINITE).then_some(TokenId(id));
+            Some(Draw { token, not_finite: id == NOT_FINITE, running: None })
         }));
         Ok(())
     }
@@ -120,13 +137,13 @@ fn grow(buffer: &mut DeviceBuffer, bytes: usize, graphs: &mut Graphs) -> Result<
 
 impl StepValues for Kept {
     fn drawn(&self, _value: ValueId, row: usize) -> Option<Draw> {
-        self.drawn.get(row).copied()
+        self.drawn.get(row).copied().flatten()
     }
 
     fn row(&self, value: ValueId, row: usize) -> &[f32] {
-        let copied = self.host.iter().find(|(id, ..)| *id == value);
-        let (_, width, data) = copied.expect("what the host reads was copied");
-        &data[row * width..][..*width]
+        let copied = self.host.iter().find(|copy| copy.id == value && row < copy.rows);
+        let Fetched { width, numbers, .. } = copied.expect("what the host reads was copied");
+        &numbers.numbers()[row * width..][..*width]
     }
 
     fn ids(&self, value: ValueId) -> &[Option<u32>] {

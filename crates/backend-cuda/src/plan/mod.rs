@@ -5,6 +5,7 @@
 //! takes the tokens that the device found; otherwise the scores come to the host, where `ops::sampling` draws.
 
 mod attention;
+mod draws;
 mod formats;
 mod graphs;
 mod kept;
@@ -25,9 +26,10 @@ use crate::error::{unknown, unsupported};
 use crate::number::Number;
 use crate::state::CudaState;
 use crate::weights::CudaWeights;
+use draws::Drawers;
+use gannet_ops::sampling::SampleRow;
 use gannet_ops::sampling::passes::PlainPasses;
-use gannet_ops::sampling::{Drawer, SampleRow, Workspace};
-use gannet_ops::step::PendingStep;
+use gannet_ops::step::{PendingStep, ReadyDraws, StepValues};
 use gannet_ops::{
     Batch, BatchLimits, DeviceError, InputKind, Interrupter, Node, NodeObserver, NodeTime, Op, OutputKind,
     Plan, PlanBytes, Program, Readiness, Rows, SampleRows, State, StepId, StepOutput, TokenSource, ValueId,
@@ -74,7 +76,7 @@ pub(crate) struct CudaPlan {
     /// Steps that were waited for, and outputs that came back, whose memory the next ones use.
     spare: Vec<PendingStep<Kept>>,
     spare_outputs: Vec<StepOutput>,
-    workspace: Workspace,
+    drawers: Drawers,
     interrupter: Interrupter,
 }
 
@@ -130,7 +132,7 @@ impl CudaPlan {
             pending: HashMap::new(),
             spare: Vec::new(),
             spare_outputs: Vec::new(),
-            workspace: Workspace::default(),
+            drawers: Drawers::here(),
             interrupter: Interrupter::default(),
         })
     }
@@ -325,7 +327,7 @@ impl CudaPlan {
 
     fn fetch(&self, id: ValueId, batch: &Batch, kept: &mut Kept) -> Result<(), DeviceError> {
         let size = (batch.outputs.len(), self.program.value(id).width);
-        Ok(kept.fetch(&*self.device.driver, id, size)?)
+        Ok(kept.fetch(&self.device.driver, id, size)?)
     }
 
     fn check_limits(&self, batch: &Batch) -> Result<(), DeviceError> {
@@ -383,17 +385,24 @@ impl Plan for CudaPlan {
         if let Some(logits) = self.sampled {
             let outputs = pending.batch().outputs.len();
             let are_scores_read = pending.batch().outputs.iter().any(|output| output.want.logprobs.is_some());
-            let (driver, width) = (&*self.device.driver, self.program.value(logits).width);
-            if rows.rows.iter().all(SampleRow::is_plain) {
-                pending.values.take_tokens(driver, outputs)?;
+            let (driver, width) = (&self.device.driver, self.program.value(logits).width);
+            let are_plain = rows.rows.iter().all(SampleRow::is_plain);
+            if are_plain {
+                pending.values.take_tokens(&**driver, outputs)?;
             }
-            if are_scores_read || !rows.rows.iter().all(SampleRow::is_plain) {
+            if are_scores_read || !are_plain {
                 pending.values.fetch(driver, logits, (outputs, width))?;
             }
+            if !are_plain {
+                let ready = ReadyDraws::of(pending, rows, &state.histories)?;
+                let values = &pending.values;
+                let draws = self.drawers.draw(&ready, &|output| values.row(logits, output));
+                draws.into_iter().for_each(|(output, draw)| pending.values.take_draw(output, draw));
+            }
         }
-        let mut drawer = Drawer { passes: &mut PlainPasses, workspace: &mut self.workspace };
+        let (mut passes, program) = (PlainPasses, &self.program);
+        let mut drawer = self.drawers.first(&mut passes);
         let with = (&mut state.histories[..], &mut drawer);
-        let program = &self.program;
         state.steps.get_mut(step)?.decide(|sampled| pending.sample(program, rows, with, sampled))
     }
 

@@ -9,11 +9,13 @@
 
 mod memory;
 mod pending;
+mod ready;
 mod resolve;
 mod sample;
 
 pub use memory::{Sampled, StepMemory, Steps};
 pub use pending::{PendingStep, StepValues, map_ids};
+pub use ready::ReadyDraws;
 pub use resolve::Resolved;
 pub use sample::{Scores, accept, sample};
 

@@ -27,7 +27,7 @@ pub trait StepValues {
 /// its memory.
 #[derive(Debug, Default)]
 pub struct PendingStep<V> {
-    resolved: Resolved,
+    pub(super) resolved: Resolved,
     /// What sampling reads.
     pub values: V,
     output: StepOutput,

@@ -10,7 +10,9 @@ mod graphs;
 mod kernels;
 mod memory;
 
-use super::{Address, Driver, GraphHandle, Kernel, Launch, Mark, Properties, TENSOR_MAP_BYTES, TensorMap};
+use super::{
+    Address, Driver, GraphHandle, Kernel, Launch, Mark, Pinned, Properties, TENSOR_MAP_BYTES, TensorMap,
+};
 use crate::error::CudaError;
 use crate::jit::Variant;
 use graphs::Graphs;
@@ -98,6 +100,16 @@ impl Driver for Simulated {
 
     fn download(&self, to: &mut [u8], from: Address) -> Result<(), CudaError> {
         to.copy_from_slice(self.memory().read("download", from, to.len())?);
+        Ok(())
+    }
+
+    fn pin(&self, _bytes: usize) -> Result<Option<Pinned>, CudaError> {
+        Ok(None)
+    }
+
+    fn unpin(&self, _pinned: Pinned) {}
+
+    fn land(&self, _to: &mut Pinned, _from: Address, _bytes: usize) -> Result<(), CudaError> {
         Ok(())
     }
 
