@@ -28,11 +28,11 @@ impl<'a> ReadyDraws<'a> {
     ) -> Result<Self, DeviceError> {
         let batch = &step.resolved.batch;
         let rows = step.resolved.moved(&rows.rows)?;
-        let mut wanted = 0;
         let mut places: Vec<(usize, usize, Option<usize>)> = Vec::with_capacity(batch.sequences.len());
         let mut used = vec![false; histories.len()];
         let mut last = None;
-        for (output, asked) in batch.outputs.iter().enumerate().filter(|(_, asked)| asked.want.token) {
+        let wanted = batch.outputs.iter().enumerate().filter(|(_, asked)| asked.want.token);
+        for (row, (output, asked)) in wanted.enumerate() {
             let sequence = batch.rows[asked.row as usize].sequence;
             let slot = |sequence: &SequenceRows| sequence.sampler.map(|slot| slot.0 as usize);
             let slot = slot(&batch.sequences[sequence as usize]);
@@ -40,9 +40,8 @@ impl<'a> ReadyDraws<'a> {
             let is_free =
                 slot.is_none_or(|slot| used.get_mut(slot).is_some_and(|used| !std::mem::replace(used, true)));
             if is_first && is_free {
-                places.push((output, wanted, slot));
+                places.push((output, row, slot));
             }
-            wanted += 1;
         }
         Ok(Self { rows, histories, none: History::default(), places })
     }
