@@ -90,7 +90,8 @@ async def main():
             turn = asyncio.Semaphore(AT_ONCE)
             await asyncio.gather(*(abort(client, number, turn) for number in range(ABORTS)))
         await settled()
-        await asyncio.sleep(1)
+        # Threads of the pool for work that blocks leave when they had none for ten seconds.
+        await asyncio.sleep(12)
         seen.append(held())
         print(f"{ABORTS} streams left; threads, files, KiB: {seen[-1]}")
     (threads, files, memory), (threads_after, files_after, memory_after) = seen
