@@ -173,19 +173,4 @@ impl Program {
         let samples = |node: &Node| matches!(node.op, Op::Sample | Op::Accept);
         self.nodes.iter().position(samples).unwrap_or(self.nodes.len())
     }
-
-    /// The node that reads each value last; the last node of all for values that the step returns, and the value's
-    /// own maker where nothing reads it.
-    pub fn last_uses(&self) -> Vec<usize> {
-        let mut last = vec![0; self.values.len()];
-        for (place, node) in self.nodes.iter().enumerate() {
-            for value in node.inputs.iter().chain(&node.outputs) {
-                last[value.0 as usize] = place;
-            }
-        }
-        for (_, value) in &self.outputs {
-            last[value.0 as usize] = self.nodes.len();
-        }
-        last
-    }
 }
