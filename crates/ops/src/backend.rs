@@ -75,12 +75,17 @@ pub trait Plan: Send {
     /// Returns when all nodes before [`Program::sampling_start`] were shown, in order; the others are not shown.
     /// The step is like any other: it is sampled and waited for. A value keeps its id through [`crate::fuse`], so
     /// two backends that fuse differently are compared by [`crate::Node::outputs`].
+    ///
+    /// A plan that computes nothing, as measurements and tests have, shows nothing.
     fn submit_traced(
         &mut self,
         batch: &Batch,
         state: &mut dyn State,
         observe: &mut NodeObserver<'_>,
-    ) -> Result<StepId, DeviceError>;
+    ) -> Result<StepId, DeviceError> {
+        let _ = observe;
+        self.submit(batch, state)
+    }
 
     /// As [`Plan::submit`], and says when each node before [`Program::sampling_start`] began and ended, in order: a
     /// time each, by the device's own clock where it has one. Returns when they are done.

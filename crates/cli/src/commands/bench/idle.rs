@@ -13,8 +13,8 @@ use gannet_engine::{Engine, EngineOptions, Event, NumericsId, Request, RequestId
 use gannet_loader::{LoadError, MemoryPlan};
 use gannet_ops::sampling::History;
 use gannet_ops::{
-    Batch, DeviceError, GroupId, Interrupter, NodeObserver, OutputResult, PageId, Plan, PlanBytes,
-    RecurrentBank, SampleRows, SamplerSlot, SnapshotId, State, StateBytes, StepId, StepOutput, TokenId,
+    Batch, DeviceError, GroupId, Interrupter, OutputResult, PageId, Plan, PlanBytes, RecurrentBank,
+    SampleRows, SamplerSlot, SnapshotId, State, StateBytes, StepId, StepOutput, TokenId,
 };
 use serde::Serialize;
 use std::any::Any;
@@ -39,15 +39,6 @@ impl Plan for IdlePlan {
         self.steps += 1;
         self.outputs.push_back((step, batch.outputs.len()));
         Ok(step)
-    }
-
-    fn submit_traced(
-        &mut self,
-        batch: &Batch,
-        state: &mut dyn State,
-        _observe: &mut NodeObserver<'_>,
-    ) -> Result<StepId, DeviceError> {
-        self.submit(batch, state)
     }
 
     fn sample(

@@ -3,9 +3,7 @@
 use super::simulated::Kind;
 use super::*;
 use crate::Runner;
-use gannet_ops::{
-    Batch, DeviceError, Interrupter, NodeObserver, Plan, PlanBytes, SampleRows, State, StepId, StepOutput,
-};
+use gannet_ops::{Batch, DeviceError, Interrupter, Plan, PlanBytes, SampleRows, State, StepId, StepOutput};
 
 fn options(depth: usize) -> EngineOptions {
     EngineOptions { sequences: 3, waiting: 16, depth, step_rows: Some(64) }
@@ -57,15 +55,6 @@ struct Broken;
 impl Plan for Broken {
     fn submit(&mut self, _batch: &Batch, _state: &mut dyn State) -> Result<StepId, DeviceError> {
         panic!("a kernel left its bounds")
-    }
-
-    fn submit_traced(
-        &mut self,
-        batch: &Batch,
-        state: &mut dyn State,
-        _observe: &mut NodeObserver<'_>,
-    ) -> Result<StepId, DeviceError> {
-        self.submit(batch, state)
     }
 
     fn sample(&mut self, _: StepId, _: &SampleRows, _: &mut dyn State) -> Result<(), DeviceError> {

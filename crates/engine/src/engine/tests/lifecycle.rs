@@ -7,8 +7,7 @@ use crate::runner::Runner;
 use crate::scheduler::Planner;
 use crossbeam_channel::{Receiver, bounded, unbounded};
 use gannet_ops::{
-    Batch, DeviceError, Interrupter, NodeObserver, PAGE_TOKENS, Plan, PlanBytes, SampleRows, State, StepId,
-    StepOutput,
+    Batch, DeviceError, Interrupter, PAGE_TOKENS, Plan, PlanBytes, SampleRows, State, StepId, StepOutput,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -150,15 +149,6 @@ impl Plan for Endless {
             return Err(DeviceError::Interrupted);
         }
         self.plan.submit(batch, state)
-    }
-
-    fn submit_traced(
-        &mut self,
-        batch: &Batch,
-        state: &mut dyn State,
-        _observe: &mut NodeObserver<'_>,
-    ) -> Result<StepId, DeviceError> {
-        self.submit(batch, state)
     }
 
     fn sample(&mut self, step: StepId, rows: &SampleRows, state: &mut dyn State) -> Result<(), DeviceError> {

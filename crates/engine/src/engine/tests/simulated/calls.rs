@@ -3,9 +3,8 @@
 use super::device::{Device, Work};
 use gannet_ops::sampling::History;
 use gannet_ops::{
-    Batch, DeviceError, GroupId, Interrupter, NodeObserver, OutputResult, PageId, Plan, PlanBytes,
-    RecurrentBank, SampleRows, SamplerSlot, SnapshotId, State, StateBytes, StepId, StepOutput, TokenId,
-    TokenLogprobs,
+    Batch, DeviceError, GroupId, Interrupter, OutputResult, PageId, Plan, PlanBytes, RecurrentBank,
+    SampleRows, SamplerSlot, SnapshotId, State, StateBytes, StepId, StepOutput, TokenId, TokenLogprobs,
 };
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -33,15 +32,6 @@ impl Plan for SimulatedPlan {
         let step = device.name_step();
         device.tell(Work::Step { step, batch: batch.clone(), drafts: self.drafts });
         Ok(step)
-    }
-
-    fn submit_traced(
-        &mut self,
-        batch: &Batch,
-        state: &mut dyn State,
-        _observe: &mut NodeObserver<'_>,
-    ) -> Result<StepId, DeviceError> {
-        self.submit(batch, state)
     }
 
     fn sample(&mut self, step: StepId, rows: &SampleRows, _state: &mut dyn State) -> Result<(), DeviceError> {
