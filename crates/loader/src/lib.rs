@@ -174,9 +174,7 @@ pub fn check(path: &Path, options: &LoadOptions, available_bytes: u64) -> Result
     let checkpoint = Checkpoint::open(path)?;
     let mut model = gannet_model::recognise(&checkpoint)?;
     apply(options, &mut model)?;
-    let wanted = Wanted::new(&model, &checkpoint, options)?;
-    let program = model.program(&wanted.program_options())?;
-    MemoryPlan::fit(&wanted, &program, checkpoint.tensor_bytes() as u64, available_bytes).map(drop)
+    MemoryPlan::within(&model, &checkpoint, options, available_bytes).map(drop)
 }
 
 /// Bytes that a backend has for models: those of its device, or those of the machine.

@@ -114,9 +114,19 @@ impl MemoryPlan {
     /// A context of 0 or beyond the model's own, a budget beyond what there is, and `OutOfMemory` where not even one page
     /// fits or a wish doesn't.
     pub fn new(model: &Model, checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, LoadError> {
+        Self::within(model, checkpoint, options, available_bytes())
+    }
+
+    /// The same with so many bytes.
+    pub(crate) fn within(
+        model: &Model,
+        checkpoint: &Checkpoint,
+        options: &LoadOptions,
+        available_bytes: u64,
+    ) -> Result<Self, LoadError> {
         let wanted = Wanted::new(model, checkpoint, options)?;
         let program = model.program(&wanted.program_options())?;
-        Self::fit(&wanted, &program, checkpoint.tensor_bytes() as u64, available_bytes())
+        Self::fit(&wanted, &program, checkpoint.tensor_bytes() as u64, available_bytes)
     }
 
     /// Plans the memory of a program that was made for what is wanted.
@@ -280,9 +290,7 @@ mod tests {
         let checkpoint = golden();
         let mut model = gannet_model::recognise(&checkpoint).expect("the golden is a model");
         crate::apply(options, &mut model)?;
-        let wanted = Wanted::new(&model, &checkpoint, options)?;
-        let program = model.program(&wanted.program_options())?;
-        MemoryPlan::fit(&wanted, &program, checkpoint.tensor_bytes() as u64, available)
+        MemoryPlan::within(&model, &checkpoint, options, available)
     }
 
     #[test]
