@@ -86,7 +86,7 @@ impl Backend for CpuBackend {
         // come from the platform's mathematical library.
         let library = if cfg!(target_env = "musl") { "musl" } else { std::env::consts::OS };
         match self.machine.activations {
-            ActivationFormat::Int8 => format!("f32x16-a8b32-{library}"),
+            ActivationFormat::Int8 => format!("f32x16-a8b32-bf16-{library}"),
             ActivationFormat::Float32 => format!("f32x16-{library}"),
         }
     }

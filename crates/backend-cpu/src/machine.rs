@@ -27,9 +27,6 @@ const ROUNDS: usize = 8192;
 /// Registers that a pass over memory sums in.
 const SUMS: usize = 8;
 
-/// Whether the backend's kernels multiply bf16 numbers as they are. They go through float32.
-pub const HAS_BF16_KERNELS: bool = false;
-
 /// The machine's limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peaks {
@@ -45,7 +42,7 @@ pub struct Peaks {
     pub pages: PageKind,
     /// Products of bytes, summed in 32 bits.
     pub int8: Rate,
-    /// Products of bf16 numbers, summed in float32; `None` where no instruction does it.
+    /// Products of bf16 numbers, summed in float32; `None` where kernels widen them first.
     pub bf16: Option<Rate>,
     /// Float32 multiply-adds.
     pub float32: Rate,

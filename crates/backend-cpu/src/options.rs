@@ -14,14 +14,15 @@ pub struct CpuOptions {
     pub threads: Option<usize>,
     /// The instruction set: by default the fastest that the processor has.
     pub isa: Option<IsaLevel>,
-    /// What rows are made before they are multiplied with a matrix of codes.
+    /// What rows are made before they are multiplied with a matrix of codes or of bf16 numbers.
     pub activations: ActivationFormat,
 }
 
-/// How a matrix of codes (weights of 4 to 8 bits) is multiplied.
+/// How a matrix of codes (weights of 4 to 8 bits) or of bf16 numbers is multiplied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ActivationFormat {
-    /// Rows become codes of 8 bits with a scale for 32 columns, and products are integers: fast.
+    /// Rows become codes of 8 bits with a scale for 32 columns, and products are integers; for bf16 weights they become
+    /// bf16 numbers: fast.
     #[default]
     Int8,
     /// Rows stay float32 and the matrix is decoded: exact but for the order of sums, and slow.

@@ -41,7 +41,7 @@ impl fmt::Display for BackendName {
 /// What rows are made, by the name that people choose it by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ActivationsName {
-    /// Codes of 8 bits with a scale for each 32: fast
+    /// Codes of 8 bits with a scale for each 32, or bf16 where the weights are bf16: fast
     Int8,
     /// Single precision: exact but for the order of sums, and slow
     F32,

@@ -4,8 +4,9 @@
 
 use super::Crew;
 use super::product::activations::Activations;
-use super::product::codes::{self, CodeProduct, Places};
 use super::product::floats::{self, Pairs, Product};
+use super::product::pairs::PairRows;
+use super::product::tiles::{PanelProduct, PanelRows, Places, outputs_per_part};
 use crate::panels::Panels;
 use crate::weights::RowMatrix;
 use std::ops::Range;
@@ -13,20 +14,28 @@ use std::ops::Range;
 /// Rows in the order of their experts, in memory that later products use again.
 #[derive(Default)]
 pub(crate) struct ByExpert {
+    pub(crate) order: Order,
+    /// The rows of x as codes, as the pairs of the order have them.
+    pub(crate) codes: Activations,
+    /// The same as bf16 numbers.
+    pub(crate) pairs: PairRows,
+}
+
+/// Which rows each expert has.
+#[derive(Default)]
+pub(crate) struct Order {
     /// (expert, row of the result), ascending.
-    order: Vec<(u32, u32)>,
+    sorted: Vec<(u32, u32)>,
     /// (row of x, row of the result).
     pairs: Vec<(u32, u32)>,
     /// Each expert that is chosen, and which of the pairs are its.
     groups: Vec<(usize, Range<usize>)>,
-    /// The rows of x as codes, as the pairs have them.
-    codes: Activations,
 }
 
-impl ByExpert {
+impl Order {
     /// Sorts the rows; one of x serves `results_per_row` neighbours.
     fn sort(&mut self, ids: &[Option<u32>], results_per_row: usize) {
-        let Self { order, pairs, groups, .. } = self;
+        let Self { sorted: order, pairs, groups } = self;
         let expert = |id: &Option<u32>| id.expect("every routed row has an expert");
         order.clear();
         order.extend(ids.iter().map(expert).zip(0..));
@@ -46,7 +55,7 @@ impl ByExpert {
 /// outputs]`; the matrix stacks `[outputs, columns]` for each expert, the bias `[outputs]`.
 pub(crate) fn expert_linear(
     crew: &mut Crew<'_>,
-    (x, sorted): (&[f32], &mut ByExpert),
+    (x, order): (&[f32], &mut Order),
     ids: &[Option<u32>],
     (matrix, bias): (&RowMatrix, Option<&[f32]>),
     out: &mut [f32],
@@ -56,8 +65,8 @@ pub(crate) fn expert_linear(
         return;
     }
     let outputs = out.len() / ids.len();
-    sorted.sort(ids, ids.len() / x_rows);
-    let ByExpert { pairs, groups, .. } = sorted;
+    order.sort(ids, ids.len() / x_rows);
+    let Order { pairs, groups, .. } = order;
     let isa = crew.isa;
     let step = floats::outputs_per_part(crew, outputs, ids.len(), matrix.columns);
     crew.columns(out, outputs, step, |mut columns, scratch| {
@@ -69,10 +78,10 @@ pub(crate) fn expert_linear(
     });
 }
 
-/// The same with rows as codes and matrices in panels.
-pub(crate) fn expert_linear_codes(
+/// The same with matrices in panels, and rows in their form.
+pub(crate) fn expert_linear_panels<X: PanelRows>(
     crew: &mut Crew<'_>,
-    (x, sorted): (&Activations, &mut ByExpert),
+    (x, order, gathered): (&X, &mut Order, &mut X),
     ids: &[Option<u32>],
     (panels, bias): (&Panels, Option<&[f32]>),
     out: &mut [f32],
@@ -81,21 +90,20 @@ pub(crate) fn expert_linear_codes(
         return;
     }
     let (outputs, isa) = (panels.rows, crew.isa);
-    sorted.sort(ids, ids.len() / x.rows());
-    let ByExpert { pairs, groups, codes, .. } = sorted;
-    let (pairs, groups) = (&*pairs, &*groups);
+    order.sort(ids, ids.len() / x.rows());
+    let Order { pairs, groups, .. } = &*order;
     // The rows of one expert side by side, as a product reads them.
-    codes.gather(x, groups.iter().map(|(_, rows)| &pairs[rows.clone()]));
-    let codes = &*codes;
-    let step = codes::outputs_per_part(crew, outputs);
+    gathered.gather(x, groups.iter().map(|(_, rows)| &pairs[rows.clone()]));
+    let x = &*gathered;
+    let step = outputs_per_part(crew, outputs);
     crew.columns(out, outputs, step, |mut columns, _| {
         let mut start = 0;
         for (expert, rows) in groups {
             let bias = bias.map(|bias| &bias[expert * outputs..][..outputs]);
-            let product = CodeProduct { isa, x: codes, panels, matrix: *expert, bias };
+            let product = PanelProduct { isa, x, panels, matrix: *expert, bias };
             let places = Places::Listed(&pairs[rows.clone()]);
             product.part(start..start + rows.len(), places, &mut columns);
-            start += rows.len().next_multiple_of(codes.group());
+            start += rows.len().next_multiple_of(x.group());
         }
     });
 }

@@ -1,9 +1,8 @@
 //! `linear`: rows of x with a matrix; see `product` for the order of its sums.
 
 use super::Crew;
-use super::product::activations::Activations;
-use super::product::codes::{self, CodeProduct, Places};
 use super::product::floats::{self, Pairs, Product};
+use super::product::tiles::{PanelProduct, PanelRows, Places, tile_of_part};
 use crate::panels::Panels;
 use crate::weights::RowMatrix;
 
@@ -25,7 +24,7 @@ pub(crate) fn linear(
 /// memory.
 pub(crate) const TOGETHER_MAX: usize = 6;
 
-/// One of several products of the same rows, as codes, with matrices in panels.
+/// One of several products of the same rows with matrices in panels.
 pub(crate) struct Linear<'a> {
     pub(crate) panels: &'a Panels,
     pub(crate) bias: Option<&'a [f32]>,
@@ -34,17 +33,17 @@ pub(crate) struct Linear<'a> {
 }
 
 /// Several products of the same rows, cut together: members meet once, not once a matrix.
-pub(crate) fn linear_codes(
+pub(crate) fn linear_panels<X: PanelRows>(
     crew: &mut Crew<'_>,
-    x: &Activations,
+    x: &X,
     mut linears: [Option<Linear<'_>>; TOGETHER_MAX],
 ) {
     let isa = crew.isa;
     let outputs = linears.iter().flatten().map(|linear| linear.panels.rows).sum();
-    let steps = codes::tile_of_part(crew, x.rows(), outputs);
+    let steps = tile_of_part(crew, x.rows(), outputs);
     let products = linears.each_ref().map(|linear| {
         let Linear { panels, bias, .. } = linear.as_ref()?;
-        Some(CodeProduct { isa, x, panels, matrix: 0, bias: *bias })
+        Some(PanelProduct { isa, x, panels, matrix: 0, bias: *bias })
     });
     let outs = linears.each_mut().map(|linear| linear.as_mut().map(|it| (&mut *it.out, it.panels.rows)));
     crew.turn.tiles_of_each(outs, steps, |number, mut columns| {

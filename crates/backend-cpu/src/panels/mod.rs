@@ -1,4 +1,4 @@
-//! Matrices of codes as the kernels read them: panels of sixteen rows, interleaved.
+//! Matrices of codes and of bf16 numbers as the kernels read them: panels of sixteen rows, interleaved.
 //!
 //! ```text
 //! panel  16 rows of the matrix, one a lane; its runs follow each other by ascending column
@@ -12,10 +12,13 @@
 //! its format's decoder in `tensor` gives. A stack of experts has panels of its own for each expert; rows beyond
 //! the last are zero.
 //!
-//! Knows no operation. What is multiplied how is said in `kernels::product::codes`.
+//! Matrices of bf16 numbers have panels of their own, see `pairs`.
+//!
+//! Knows no operation. What is multiplied how is said in `kernels::product`.
 
 mod formats;
 mod pack;
+mod pairs;
 mod planes;
 mod row;
 mod scales;
@@ -32,6 +35,13 @@ use gannet_tensor::Format;
 /// Columns that share scales of the row they are multiplied with, and of a sub-block.
 pub(crate) const SUB_BLOCK: usize = 32;
 
+/// What panels consist of, and so how they are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PanelKind {
+    Codes,
+    Pairs,
+}
+
 /// A matrix in panels.
 pub(crate) struct Panels {
     pub(crate) format: Format,
@@ -43,6 +53,10 @@ pub(crate) struct Panels {
 }
 
 impl Panels {
+    pub(crate) fn kind(&self) -> PanelKind {
+        kind(self.format)
+    }
+
     /// Panels of one matrix of a stack.
     pub(crate) fn per_matrix(&self) -> usize {
         self.rows.div_ceil(LANES)
@@ -53,6 +67,11 @@ impl Panels {
         let bytes = self.per_matrix() * self.panel_bytes;
         &self.place.bytes()[number * bytes..][..bytes]
     }
+}
+
+/// What panels of a format that has them consist of.
+fn kind(format: Format) -> PanelKind {
+    if format == Format::Bf16 { PanelKind::Pairs } else { PanelKind::Codes }
 }
 
 /// Bytes of a panel of a matrix with so many columns.

@@ -3,17 +3,25 @@
 use super::formats::{PanelFormat, PanelVisitor, visit};
 use super::planes::Planes;
 use super::scales::Scales;
-use super::{SUB_BLOCK, head_bytes, panel_bytes, run_bytes, run_columns, sub_block_bytes};
+use super::{
+    PanelKind, SUB_BLOCK, head_bytes, kind, pairs, panel_bytes, run_bytes, run_columns, sub_block_bytes,
+};
 use gannet_ops::numerics::LANES;
 use gannet_tensor::Format;
 
 /// Bytes of a panel of a matrix in this format with so many columns, where the format has panels.
 pub(crate) fn bytes_of_panel(format: Format, columns: usize) -> Option<usize> {
-    visit(format, Size { columns }).ok()
+    match kind(format) {
+        PanelKind::Codes => visit(format, Size { columns }).ok(),
+        PanelKind::Pairs => Some(pairs::panel_bytes(columns)),
+    }
 }
 
 /// Fills a zeroed panel with up to sixteen rows, each of `row_bytes`. The format has panels.
 pub(crate) fn pack(format: Format, rows: &[u8], row_bytes: usize, panel: &mut [u8]) {
+    if kind(format) == PanelKind::Pairs {
+        return pairs::pack(rows, row_bytes, panel);
+    }
     let Ok(()) = visit(format, Rows { rows, row_bytes, panel }) else {
         unreachable!("the caller has asked for the bytes of a panel")
     };

@@ -3,13 +3,16 @@
 use super::formats::{Offset, PanelFormat, PanelVisitor, visit};
 use super::planes::Planes;
 use super::scales::{BlockScales, Scales};
-use super::{Panels, SUB_BLOCK, head_bytes, run_bytes, run_columns, sub_block_bytes};
+use super::{PanelKind, Panels, SUB_BLOCK, head_bytes, pairs, run_bytes, run_columns, sub_block_bytes};
 use gannet_ops::numerics::LANES;
 
 impl Panels {
     /// Decodes row `row` of the first matrix of the stack to `out`, which has its columns.
     pub(crate) fn decode_row(&self, row: usize, out: &mut [f32]) {
         let panel = &self.matrix(0)[row / LANES * self.panel_bytes..][..self.panel_bytes];
+        if self.kind() == PanelKind::Pairs {
+            return pairs::decode_row(panel, row % LANES, out);
+        }
         let Ok(()) = visit(self.format, Row { panel, lane: row % LANES, out }) else {
             unreachable!("panels are made of formats that have them")
         };

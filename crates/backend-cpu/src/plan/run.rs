@@ -7,6 +7,7 @@ use crate::kernels::attention::RowBlocks;
 use crate::kernels::embed::Source;
 use crate::kernels::pages::Sequence;
 use crate::kernels::product::activations::Activations;
+use crate::kernels::product::pairs::PairRows;
 use crate::kernels::rope::Angles;
 use crate::kernels::{
     self, Crew, add, combine_experts, concat, decay_gate, gated_norm, gather_rows, gelu_gate, head_norm,
@@ -73,6 +74,11 @@ impl<'a> Inputs<'a> {
     /// Input number `place` as codes.
     pub(super) fn codes(&self, place: usize) -> &'a Activations {
         self.values.codes(self.ids[place])
+    }
+
+    /// Input number `place` as bf16 numbers.
+    pub(super) fn pairs(&self, place: usize) -> &'a PairRows {
+        self.values.pairs(self.ids[place])
     }
 
     pub(super) fn width(&self, place: usize) -> usize {

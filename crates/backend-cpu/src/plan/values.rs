@@ -3,8 +3,10 @@
 use crate::kernels::Crew;
 use crate::kernels::expert_linear::ByExpert;
 use crate::kernels::product::activations::{Activations, Terms};
+use crate::kernels::product::pairs::PairRows;
 use crate::kernels::route_experts::Routing;
 use crate::memory::Buffer;
+use crate::panels::PanelKind;
 use gannet_ops::placement::Placement;
 use gannet_ops::sampling::Draw;
 use gannet_ops::step::StepValues;
@@ -23,6 +25,8 @@ pub(super) struct Values {
     terms: Vec<Terms>,
     /// The value that was made codes last, with them: products that read one value follow each other.
     codes: (Option<ValueId>, Activations),
+    /// The same as bf16 numbers.
+    pairs: (Option<ValueId>, PairRows),
     /// Memory for rows in the order of their experts.
     pub(super) sorted: ByExpert,
     /// Memory for the choice of experts.
@@ -42,6 +46,7 @@ impl Values {
             rows: vec![0; program.values.len()],
             terms: terms(program),
             codes: (None, Activations::default()),
+            pairs: (None, PairRows::default()),
             sorted: ByExpert::default(),
             routing: Routing::default(),
         })
@@ -67,12 +72,20 @@ impl Values {
         &self.buffers[self.buffer(id)].as_slice()[..elements]
     }
 
-    /// Makes a value codes, unless it is the one that was last.
-    pub(super) fn encode(&mut self, crew: &mut Crew<'_>, id: ValueId) {
-        if self.codes.0 != Some(id) {
-            let (_, mut codes) = std::mem::take(&mut self.codes);
-            codes.fill(crew, self.numbers(id), self.of(id).width, self.terms[id.0 as usize]);
-            self.codes = (Some(id), codes);
+    /// Brings a value into the form that panels of a kind are multiplied with, unless it is the one that was last.
+    pub(super) fn encode(&mut self, crew: &mut Crew<'_>, id: ValueId, kind: PanelKind) {
+        match kind {
+            PanelKind::Codes if self.codes.0 != Some(id) => {
+                let (_, mut codes) = std::mem::take(&mut self.codes);
+                codes.fill(crew, self.numbers(id), self.of(id).width, self.terms[id.0 as usize]);
+                self.codes = (Some(id), codes);
+            }
+            PanelKind::Pairs if self.pairs.0 != Some(id) => {
+                let (_, mut pairs) = std::mem::take(&mut self.pairs);
+                pairs.fill(crew, self.numbers(id), self.of(id).width);
+                self.pairs = (Some(id), pairs);
+            }
+            PanelKind::Codes | PanelKind::Pairs => {}
         }
     }
 
@@ -82,10 +95,17 @@ impl Values {
         &self.codes.1
     }
 
+    /// The bf16 numbers of a value that was made them.
+    pub(super) fn pairs(&self, id: ValueId) -> &PairRows {
+        assert_eq!(self.pairs.0, Some(id), "the value was made bf16 numbers before it is multiplied");
+        &self.pairs.1
+    }
+
     /// Takes a value's buffer out, to be written while others are read; it has room for so many rows.
     pub(super) fn take(&mut self, id: ValueId, rows: usize) -> Result<Buffer, DeviceError> {
         self.rows[id.0 as usize] = rows;
         self.codes.0 = self.codes.0.filter(|known| *known != id);
+        self.pairs.0 = self.pairs.0.filter(|known| *known != id);
         let needed = rows * self.of(id).width * size_of::<f32>();
         let place = self.buffer(id);
         let buffer = std::mem::take(&mut self.buffers[place]);

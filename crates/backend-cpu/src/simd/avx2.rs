@@ -1,6 +1,6 @@
 //! Lanes for AVX2 with FMA and F16C: two registers, lanes 0 to 7 and 8 to 15.
 
-use super::{Kernel, Lanes};
+use super::{Kernel, Lanes, REGISTER};
 use gannet_ops::numerics::LANES;
 use std::arch::x86_64::*;
 
@@ -75,6 +75,19 @@ impl Lanes for F32x16 {
                 _mm256_castsi256_ps(_mm256_slli_epi32::<16>(low)),
                 _mm256_castsi256_ps(_mm256_slli_epi32::<16>(high)),
             )
+        }
+    }
+
+    #[inline(always)]
+    fn load_pairs(from: &[u8; REGISTER]) -> (Self, Self) {
+        // SAFETY: as in `splat`; unaligned loads of the two halves of the 64 bytes behind the reference.
+        unsafe {
+            let (low, high) =
+                (_mm256_loadu_si256(from.as_ptr().cast()), _mm256_loadu_si256(from.as_ptr().add(32).cast()));
+            let upper = _mm256_set1_epi32(0xffff_0000_u32 as i32);
+            let even = |pairs| _mm256_castsi256_ps(_mm256_slli_epi32::<16>(pairs));
+            let odd = |pairs| _mm256_castsi256_ps(_mm256_and_si256(pairs, upper));
+            (Self(even(low), even(high)), Self(odd(low), odd(high)))
         }
     }
 

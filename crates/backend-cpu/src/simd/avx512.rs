@@ -1,6 +1,6 @@
 //! Lanes for AVX-512: one register.
 
-use super::{Kernel, Lanes};
+use super::{Kernel, Lanes, REGISTER};
 use gannet_ops::numerics::LANES;
 use std::arch::x86_64::*;
 
@@ -27,6 +27,11 @@ impl F32x16 {
     #[inline(always)]
     pub(super) fn new(lanes: __m512) -> Self {
         Self(lanes)
+    }
+
+    #[inline(always)]
+    pub(super) fn register(self) -> __m512 {
+        self.0
     }
 }
 
@@ -63,6 +68,17 @@ impl Lanes for F32x16 {
         unsafe {
             let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.as_ptr().cast()));
             Self(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide)))
+        }
+    }
+
+    #[inline(always)]
+    fn load_pairs(from: &[u8; REGISTER]) -> (Self, Self) {
+        // SAFETY: as in `splat`; an unaligned load of the 64 bytes behind the reference.
+        unsafe {
+            let pairs = _mm512_loadu_si512(from.as_ptr().cast());
+            let odd = _mm512_and_si512(pairs, _mm512_set1_epi32(0xffff_0000_u32 as i32));
+            let even = _mm512_slli_epi32::<16>(pairs);
+            (Self(_mm512_castsi512_ps(even)), Self(_mm512_castsi512_ps(odd)))
         }
     }
 

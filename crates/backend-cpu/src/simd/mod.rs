@@ -18,11 +18,13 @@ mod dots;
 mod elements;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+mod pairs;
 pub(crate) mod peaks;
 mod scalar;
 
 pub(crate) use dots::{CodeKernel, Dots, REGISTER, half_power};
-pub(crate) use elements::{Bf16, Code, Element, F16, Stored};
+pub(crate) use elements::{Bf16, Code, Element, F16, Stored, nearest_bf16};
+pub(crate) use pairs::{PairKernel, Pairs};
 
 use gannet_ops::numerics::LANES;
 use std::fmt;
@@ -44,11 +46,13 @@ pub enum IsaLevel {
     Avx512,
     /// The same with dot products of bytes.
     Avx512Vnni,
+    /// The same with products of pairs of bf16 numbers.
+    Avx512Bf16,
 }
 
 impl IsaLevel {
     /// Every level, slowest first.
-    pub const ALL: [IsaLevel; 7] = [
+    pub const ALL: [IsaLevel; 8] = [
         IsaLevel::Scalar,
         IsaLevel::Neon,
         IsaLevel::NeonDots,
@@ -56,6 +60,7 @@ impl IsaLevel {
         IsaLevel::AvxVnni,
         IsaLevel::Avx512,
         IsaLevel::Avx512Vnni,
+        IsaLevel::Avx512Bf16,
     ];
 
     /// The levels that this processor has, slowest first.
@@ -79,11 +84,15 @@ impl IsaLevel {
             #[cfg(target_arch = "x86_64")]
             IsaLevel::Avx512 => avx2::is_available() && avx512::is_available(),
             #[cfg(target_arch = "x86_64")]
-            IsaLevel::Avx512Vnni => {
-                avx2::is_available() && avx512::is_available() && dots::avx512::has_vnni()
-            }
+            IsaLevel::Avx512Vnni => IsaLevel::Avx512.is_available() && dots::avx512::has_vnni(),
+            #[cfg(target_arch = "x86_64")]
+            IsaLevel::Avx512Bf16 => IsaLevel::Avx512Vnni.is_available() && pairs::native::is_available(),
             #[cfg(not(target_arch = "x86_64"))]
-            IsaLevel::Avx2 | IsaLevel::AvxVnni | IsaLevel::Avx512 | IsaLevel::Avx512Vnni => false,
+            IsaLevel::Avx2
+            | IsaLevel::AvxVnni
+            | IsaLevel::Avx512
+            | IsaLevel::Avx512Vnni
+            | IsaLevel::Avx512Bf16 => false,
         }
     }
 
@@ -97,6 +106,7 @@ impl IsaLevel {
             IsaLevel::AvxVnni => "avx-vnni",
             IsaLevel::Avx512 => "avx512",
             IsaLevel::Avx512Vnni => "avx512-vnni",
+            IsaLevel::Avx512Bf16 => "avx512-bf16",
         }
     }
 }
@@ -143,11 +153,13 @@ impl Isa {
             IsaLevel::Avx2 | IsaLevel::AvxVnni => unsafe { avx2::run(kernel) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: an `Isa` of this level exists, so the processor has what `avx512::is_available` checks.
-            IsaLevel::Avx512 | IsaLevel::Avx512Vnni => unsafe { avx512::run(kernel) },
+            IsaLevel::Avx512 | IsaLevel::Avx512Vnni | IsaLevel::Avx512Bf16 => unsafe { avx512::run(kernel) },
             #[cfg(not(target_arch = "x86_64"))]
-            IsaLevel::Avx2 | IsaLevel::AvxVnni | IsaLevel::Avx512 | IsaLevel::Avx512Vnni => {
-                unreachable!("an Isa exists only for an available level")
-            }
+            IsaLevel::Avx2
+            | IsaLevel::AvxVnni
+            | IsaLevel::Avx512
+            | IsaLevel::Avx512Vnni
+            | IsaLevel::Avx512Bf16 => unreachable!("an Isa exists only for an available level"),
         }
     }
 }
@@ -190,6 +202,19 @@ pub(crate) trait Lanes: Copy {
     fn load(from: &[f32; LANES]) -> Self;
     fn load_f16(from: &[u16; LANES]) -> Self;
     fn load_bf16(from: &[u16; LANES]) -> Self;
+
+    /// Pairs of bf16 numbers, the even one of each first: the even ones of all lanes, and the odd ones.
+    #[inline(always)]
+    fn load_pairs(from: &[u8; REGISTER]) -> (Self, Self) {
+        let (mut even, mut odd) = ([0.0; LANES], [0.0; LANES]);
+        for (lane, pair) in from.as_chunks().0.iter().enumerate() {
+            let pair = u32::from_le_bytes(*pair);
+            even[lane] = f32::from_bits(pair << 16);
+            odd[lane] = f32::from_bits(pair & 0xffff_0000);
+        }
+        (Self::load(&even), Self::load(&odd))
+    }
+
     fn store(self, to: &mut [f32; LANES]);
 
     /// The nearest half-precision numbers, to even where in the middle.
@@ -208,7 +233,7 @@ pub(crate) trait Lanes: Copy {
         let mut lanes = [0.0; LANES];
         self.store(&mut lanes);
         for (to, lane) in to.iter_mut().zip(lanes) {
-            *to = half::bf16::from_f32(lane).to_bits();
+            *to = nearest_bf16(lane) as u16;
         }
     }
 

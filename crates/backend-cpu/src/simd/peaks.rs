@@ -58,11 +58,15 @@ pub(crate) fn float32(level: IsaLevel) -> Peak {
         #[cfg(target_arch = "x86_64")]
         IsaLevel::Avx2 | IsaLevel::AvxVnni => Peak::new("vfmadd ymm", 8, x86::float32_256),
         #[cfg(target_arch = "x86_64")]
-        IsaLevel::Avx512 | IsaLevel::Avx512Vnni => Peak::new("vfmadd zmm", 16, x86::float32_512),
-        #[cfg(not(target_arch = "x86_64"))]
-        IsaLevel::Avx2 | IsaLevel::AvxVnni | IsaLevel::Avx512 | IsaLevel::Avx512Vnni => {
-            unreachable!("the level is available")
+        IsaLevel::Avx512 | IsaLevel::Avx512Vnni | IsaLevel::Avx512Bf16 => {
+            Peak::new("vfmadd zmm", 16, x86::float32_512)
         }
+        #[cfg(not(target_arch = "x86_64"))]
+        IsaLevel::Avx2
+        | IsaLevel::AvxVnni
+        | IsaLevel::Avx512
+        | IsaLevel::Avx512Vnni
+        | IsaLevel::Avx512Bf16 => unreachable!("the level is available"),
     }
 }
 
@@ -88,26 +92,24 @@ pub(crate) fn int8(level: IsaLevel) -> Peak {
         #[cfg(target_arch = "x86_64")]
         IsaLevel::Avx512 => Peak::new("vpmaddubsw, vpmaddwd, vpaddd zmm", 64, x86::widened_int8_512),
         #[cfg(target_arch = "x86_64")]
-        IsaLevel::Avx512Vnni => Peak::new("vpdpbusd zmm", 64, x86::dot_int8_512),
+        IsaLevel::Avx512Vnni | IsaLevel::Avx512Bf16 => Peak::new("vpdpbusd zmm", 64, x86::dot_int8_512),
         #[cfg(not(target_arch = "x86_64"))]
-        IsaLevel::Avx2 | IsaLevel::AvxVnni | IsaLevel::Avx512 | IsaLevel::Avx512Vnni => {
-            unreachable!("the level is available")
-        }
+        IsaLevel::Avx2
+        | IsaLevel::AvxVnni
+        | IsaLevel::Avx512
+        | IsaLevel::Avx512Vnni
+        | IsaLevel::Avx512Bf16 => unreachable!("the level is available"),
     }
 }
 
-/// Products of bf16 numbers, summed in float32; `None` where the processor has no instruction for it.
+/// Products of bf16 numbers, summed in float32; `None` where the level's kernels widen them.
 pub(crate) fn bf16(level: IsaLevel) -> Option<Peak> {
     assert!(level.is_available(), "a peak is that of a level that the processor has");
     match level {
-        #[cfg(target_arch = "aarch64")]
-        IsaLevel::Neon | IsaLevel::NeonDots if std::arch::is_aarch64_feature_detected!("bf16") => {
-            Some(Peak::new("bfmmla", 16, neon::matrix_bf16))
-        }
         #[cfg(target_arch = "x86_64")]
-        IsaLevel::Avx512 | IsaLevel::Avx512Vnni if is_x86_feature_detected!("avx512bf16") => {
-            Some(Peak::new("vdpbf16ps zmm", 32, x86::dot_bf16_512))
-        }
+        IsaLevel::Avx512Bf16 => Some(Peak::new("vdpbf16ps zmm", 32, x86::dot_bf16_512)),
+        #[cfg(not(target_arch = "x86_64"))]
+        IsaLevel::Avx512Bf16 => unreachable!("the level is available"),
         IsaLevel::Scalar
         | IsaLevel::Neon
         | IsaLevel::NeonDots
@@ -228,7 +230,6 @@ mod neon {
 
     product!(dot_int8, "neon,dotprod", "sdot {sum:v}.4s, {codes:v}.16b, {codes:v}.16b");
     product!(matrix_int8, "neon,i8mm", "smmla {sum:v}.4s, {codes:v}.16b, {codes:v}.16b");
-    product!(matrix_bf16, "neon,bf16", "bfmmla {sum:v}.4s, {codes:v}.8h, {codes:v}.8h");
 }
 
 #[cfg(test)]

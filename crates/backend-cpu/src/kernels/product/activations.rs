@@ -17,6 +17,7 @@
 //!
 //! A block depends on its own 32 numbers alone, so a row has the same codes whatever stands beside it.
 
+use super::groups::{GROUP_ROWS, Groups};
 use crate::kernels::Crew;
 use crate::panels::SUB_BLOCK;
 use crate::simd::{Kernel, Lanes};
@@ -77,65 +78,29 @@ pub(crate) enum Terms {
     Two,
 }
 
-/// Most rows of a group.
-pub(super) const GROUP_ROWS: usize = 16;
-
-/// Rows of a value as codes, `[groups, blocks, rows of a group]`: a product goes over the blocks of a group's rows
-/// from front to back, so what it needs next is what a processor fetches ahead.
+/// Rows of a value as codes.
 #[derive(Default)]
 pub(crate) struct Activations {
-    rows: usize,
-    /// Rows of each group; the last may have fewer, and the places of the others mean nothing.
-    group: usize,
-    /// Of a row.
-    row_blocks: usize,
-    blocks: Vec<Block>,
+    pub(super) blocks: Groups<Block>,
     /// Of each block, or of none.
-    far: Vec<Far>,
+    pub(super) far: Groups<Far>,
 }
 
 impl Activations {
-    pub(crate) fn rows(&self) -> usize {
-        self.rows
-    }
-
     pub(super) fn terms(&self) -> Terms {
-        if self.far.is_empty() { Terms::One } else { Terms::Two }
-    }
-
-    /// How many rows a group has: the most that [`Activations::tile`] gives.
-    pub(crate) fn group(&self) -> usize {
-        self.group
-    }
-
-    /// For each block, the first terms of the rows of a group from this one on.
-    #[inline(always)]
-    pub(super) fn tile(&self, row: usize) -> impl Iterator<Item = &[Block]> {
-        self.of_group(&self.blocks, row)
-    }
-
-    /// The second terms alike, where there are any.
-    #[inline(always)]
-    pub(super) fn far_tile(&self, row: usize) -> impl Iterator<Item = &[Far]> {
-        self.of_group(&self.far, row)
-    }
-
-    #[inline(always)]
-    fn of_group<'a, T>(&self, all: &'a [T], row: usize) -> impl Iterator<Item = &'a [T]> {
-        let (group, place) = (row / self.group, row % self.group);
-        let length = self.row_blocks * self.group;
-        let blocks = all.get(group * length..).unwrap_or(&[]).chunks_exact(self.group);
-        blocks.take(self.row_blocks).map(move |rows| &rows[place..])
+        if self.far.rows() == 0 { Terms::One } else { Terms::Two }
     }
 
     /// Replaces the rows by those of x `[rows, width]`; the width is whole blocks.
     pub(crate) fn fill(&mut self, crew: &mut Crew<'_>, x: &[f32], width: usize, terms: Terms) {
         let rows = x.len() / width;
-        self.resize(rows, rows.clamp(1, GROUP_ROWS), width / SUB_BLOCK, terms);
-        let (isa, group, row_blocks) = (crew.isa, self.group, self.row_blocks);
-        let length = row_blocks * group;
+        let (group, row_blocks) = (rows.clamp(1, GROUP_ROWS), width / SUB_BLOCK);
+        self.blocks.resize(rows, group, row_blocks);
+        self.far.resize(if terms == Terms::Two { rows } else { 0 }, group, row_blocks);
+        let (isa, length) = (crew.isa, self.blocks.length());
         let step = BLOCKS_PER_PART.div_ceil(length) * length;
-        crew.turn.runs_of_both(&mut self.blocks, &mut self.far, step, |start, blocks, far| {
+        let (blocks, far) = (&mut self.blocks.items, &mut self.far.items);
+        crew.turn.runs_of_both(blocks, far, step, |start, blocks, far| {
             let x = x[start * SUB_BLOCK..].chunks(group * width);
             let mut far = far.chunks_exact_mut(length);
             for (x, blocks) in x.zip(blocks.chunks_exact_mut(length)) {
@@ -143,44 +108,6 @@ impl Activations {
                 isa.run(Encode { x, width, group, blocks, far });
             }
         });
-    }
-
-    /// Replaces the rows by rows of others, the first numbers of pairs; each run of pairs starts a group.
-    pub(crate) fn gather<'r>(
-        &mut self,
-        from: &Activations,
-        runs: impl Iterator<Item = &'r [(u32, u32)]> + Clone,
-    ) {
-        let longest = runs.clone().map(<[_]>::len).max().unwrap_or(0);
-        let group = longest.clamp(1, GROUP_ROWS);
-        let rows = runs.clone().map(|run| run.len().next_multiple_of(group)).sum();
-        self.resize(rows, group, from.row_blocks, from.terms());
-        let mut first = 0;
-        for run in runs {
-            for (to, (row, _)) in (first..).zip(run) {
-                let (from_start, to_start) = (from.start(*row as usize), self.start(to));
-                for block in 0..self.row_blocks {
-                    let (from_place, to_place) = (from_start + block * from.group, to_start + block * group);
-                    self.blocks[to_place] = from.blocks[from_place];
-                    if let Some(far) = from.far.get(from_place) {
-                        self.far[to_place] = *far;
-                    }
-                }
-            }
-            first += run.len().next_multiple_of(group);
-        }
-    }
-
-    /// Where a row's first block is.
-    fn start(&self, row: usize) -> usize {
-        row / self.group * self.group * self.row_blocks + row % self.group
-    }
-
-    fn resize(&mut self, rows: usize, group: usize, row_blocks: usize, terms: Terms) {
-        (self.rows, self.group, self.row_blocks) = (rows, group, row_blocks);
-        let blocks = rows.next_multiple_of(group) * row_blocks;
-        self.blocks.resize(blocks, Block::default());
-        self.far.resize(if terms == Terms::Two { blocks } else { 0 }, Far::default());
     }
 }
 

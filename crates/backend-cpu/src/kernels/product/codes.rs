@@ -24,210 +24,106 @@
 //! sums and for all their terms. One row is bound by memory; many rows by the instruction that multiplies codes, of which there are eight
 //! for 3 to 6 others that take the same units.
 
-use super::activations::{Activations, Block, Far, GROUP_ROWS, Terms, WORDS};
-use crate::kernels::Crew;
+use super::activations::{Activations, Block, Far, Terms, WORDS};
+use super::tiles::{PanelRows, Part, Tiles, Walk, each_row};
 use crate::panels::{
-    BlockScales, Offset, PanelFormat, PanelVisitor, Panels, Planes, SUB_BLOCK, Scales, head_bytes, run_bytes,
+    BlockScales, Offset, PanelFormat, PanelVisitor, Planes, SUB_BLOCK, Scales, head_bytes, run_bytes,
     sub_block_bytes, visit,
 };
 use crate::simd::{AHEAD, CodeKernel, Dots, Isa, LINE, Lanes, REGISTER, prefetch};
-use crate::threads::Columns;
 use gannet_ops::numerics::LANES;
-use std::ops::Range;
+use std::marker::PhantomData;
 
-/// Most bytes of rows that go over a part's panels together: they stay in the second cache level.
-const ROW_BYTES: usize = 384 * 1024;
-/// Parts of the work a member, so that a late member doesn't hold up the others.
-const PARTS_PER_MEMBER: usize = 4;
-
-/// How many outputs a part of the work has: whole panels, and parts enough for all members.
-pub(crate) fn outputs_per_part(crew: &Crew<'_>, outputs: usize) -> usize {
-    let parts = crew.turn.members() * PARTS_PER_MEMBER;
-    outputs.div_ceil(parts).next_multiple_of(LANES)
-}
-
-/// How many rows and outputs a part of the work has. Rows that are many enough are cut, and keep all outputs: so a member
-/// reads the codes that it made itself, and writes rows that it reads next.
-pub(crate) fn tile_of_part(crew: &Crew<'_>, rows: usize, outputs: usize) -> (usize, usize) {
-    let parts = crew.turn.members() * PARTS_PER_MEMBER;
-    if rows >= parts * GROUP_ROWS {
-        (rows.div_ceil(parts).next_multiple_of(GROUP_ROWS), outputs.next_multiple_of(LANES))
-    } else {
-        (rows.max(1), outputs_per_part(crew, outputs))
+impl PanelRows for Activations {
+    fn rows(&self) -> usize {
+        self.blocks.rows()
     }
-}
 
-/// A product of some rows with one matrix of a stack.
-#[derive(Clone, Copy)]
-pub(crate) struct CodeProduct<'a> {
-    pub(crate) isa: Isa,
-    pub(crate) x: &'a Activations,
-    pub(crate) panels: &'a Panels,
-    /// Which of the stack.
-    pub(crate) matrix: usize,
-    pub(crate) bias: Option<&'a [f32]>,
-}
+    fn group(&self) -> usize {
+        self.blocks.group()
+    }
 
-/// Which row of the result each row of x is.
-#[derive(Clone, Copy)]
-pub(crate) enum Places<'a> {
-    /// That of the same number.
-    Same,
-    /// The second number of the row's pair; the first row of the product has the first pair.
-    Listed(&'a [(u32, u32)]),
-}
-
-impl Places<'_> {
-    #[inline(always)]
-    fn of(self, row: usize, rows: &Range<usize>) -> usize {
-        match self {
-            Places::Same => row,
-            Places::Listed(pairs) => pairs[row - rows.start].1 as usize,
+    fn gather<'r>(&mut self, from: &Self, runs: impl Iterator<Item = &'r [(u32, u32)]> + Clone) {
+        self.blocks.gather(&from.blocks, runs.clone());
+        match from.terms() {
+            Terms::One => self.far.resize(0, 1, 0),
+            Terms::Two => self.far.gather(&from.far, runs),
         }
     }
-}
 
-impl CodeProduct<'_> {
-    /// Computes some columns of the result for rows of x, the first of which starts a group.
-    pub(crate) fn part(self, rows: Range<usize>, places: Places<'_>, columns: &mut Columns<'_, f32>) {
-        let part = Part { product: self, rows, places, columns };
-        let Ok(()) = visit(self.panels.format, part) else {
+    fn multiply(part: Part<'_, '_, Self>) {
+        let Part { isa, x, format, width, walk } = part;
+        let Ok(()) = visit(format, OfFormat { isa, x, width, walk }) else {
             unreachable!("panels are made of formats that have them")
         };
     }
 }
 
-/// Some columns of a product.
-struct Part<'a, 'b> {
-    product: CodeProduct<'a>,
-    rows: Range<usize>,
-    places: Places<'a>,
-    columns: &'a mut Columns<'b, f32>,
+/// Some panels with some rows.
+struct OfFormat<'a, 'b> {
+    isa: Isa,
+    x: &'a Activations,
+    width: usize,
+    walk: Walk<'a, 'b>,
 }
 
-impl PanelVisitor for Part<'_, '_> {
+impl PanelVisitor for OfFormat<'_, '_> {
     type Output = ();
 
     fn visit<F: PanelFormat>(self) {
-        let Self { product: CodeProduct { isa, x, panels, matrix, bias }, rows, places, columns } = self;
-        let outputs = columns.range();
-        let first = outputs.start / LANES * panels.panel_bytes;
-        let bytes = outputs.len().div_ceil(LANES) * panels.panel_bytes;
-        isa.run_codes(PanelRows::<F> {
-            panels: &panels.matrix(matrix)[first..first + bytes],
-            panel_bytes: panels.panel_bytes,
-            width: panels.columns,
-            x,
-            rows,
-            bias: bias.map(|bias| &bias[outputs]),
-            places,
-            columns,
-            format: std::marker::PhantomData,
-        });
+        let Self { isa, x, width, walk } = self;
+        isa.run_codes(Multiply::<F> { x, width, walk, format: PhantomData });
     }
 }
 
-/// The body for each of these numbers that is below a constant.
-macro_rules! each_row {
-    ($($number:literal)* of $count:ident: $row:ident => $body:block) => {
-        $(if $number < $count {
-            let $row = $number;
-            $body
-        })*
-    };
-}
-
-/// Some panels with some rows.
-struct PanelRows<'a, 'b, F> {
-    panels: &'a [u8],
-    panel_bytes: usize,
-    /// Columns of the matrix.
-    width: usize,
+struct Multiply<'a, 'b, F> {
     x: &'a Activations,
-    rows: Range<usize>,
-    /// Of the panels' outputs.
-    bias: Option<&'a [f32]>,
-    places: Places<'a>,
-    /// Those of the panels, whose last one may have fewer.
-    columns: &'a mut Columns<'b, f32>,
-    format: std::marker::PhantomData<F>,
+    width: usize,
+    walk: Walk<'a, 'b>,
+    format: PhantomData<F>,
 }
 
-/// Where in a product a tile is.
-#[derive(Clone, Copy)]
-struct Tile<'a> {
-    panel: &'a [u8],
-    /// The panel's number.
-    number: usize,
-    /// The first row.
-    row: usize,
-}
-
-impl<F: PanelFormat> CodeKernel for PanelRows<'_, '_, F> {
+impl<F: PanelFormat> CodeKernel for Multiply<'_, '_, F> {
     type Output = ();
 
     #[inline(always)]
-    fn run<D: Dots>(mut self) {
-        match self.x.terms() {
-            Terms::One => self.runs::<D, false>(),
-            Terms::Two => self.runs::<D, true>(),
+    fn run<D: Dots>(self) {
+        let Self { x, width, walk, .. } = self;
+        let (blocks, group) = (width / SUB_BLOCK, x.group());
+        match x.terms() {
+            Terms::One => {
+                let tiles = CodeTiles::<F, D, false> { x, kinds: PhantomData };
+                walk.run(&tiles, blocks * size_of::<Block>(), group);
+            }
+            Terms::Two => {
+                let tiles = CodeTiles::<F, D, true> { x, kinds: PhantomData };
+                walk.run(&tiles, blocks * (size_of::<Block>() + size_of::<Far>()), group);
+            }
         }
     }
 }
 
-impl<F: PanelFormat> PanelRows<'_, '_, F> {
-    /// All rows, in equal runs that stay near while they meet one panel after the other.
-    #[inline(always)]
-    fn runs<D: Dots, const FAR: bool>(&mut self) {
-        let row_bytes =
-            self.width / SUB_BLOCK * (size_of::<Block>() + if FAR { size_of::<Far>() } else { 0 });
-        let most = (ROW_BYTES / row_bytes).max(1);
-        let runs = self.rows.len().div_ceil(most).max(1);
-        let run = self.rows.len().div_ceil(runs).next_multiple_of(self.x.group()).max(1);
-        let (panels, rows) = (self.panels, self.rows.clone());
-        for start in rows.clone().step_by(run) {
-            for (number, panel) in panels.chunks_exact(self.panel_bytes).enumerate() {
-                self.panel::<D, FAR>(Tile { panel, number, row: start }, rows.end.min(start + run));
-            }
-        }
-    }
+/// Tiles of rows that have a second term where `FAR`.
+struct CodeTiles<'a, F, D, const FAR: bool> {
+    x: &'a Activations,
+    kinds: PhantomData<(F, D)>,
+}
 
-    /// A panel with the rows from that of the tile on up to `end`.
-    #[inline(always)]
-    fn panel<D: Dots, const FAR: bool>(&mut self, mut tile: Tile<'_>, end: usize) {
-        if D::MOST_ROWS >= 16 {
-            self.tiles::<D, FAR, 16>(&mut tile, end);
-            self.tiles::<D, FAR, 8>(&mut tile, end);
-        }
-        if D::MOST_ROWS >= 4 {
-            self.tiles::<D, FAR, 4>(&mut tile, end);
-            self.tiles::<D, FAR, 2>(&mut tile, end);
-        }
-        self.tiles::<D, FAR, 1>(&mut tile, end);
-    }
+impl<F: PanelFormat, D: Dots, const FAR: bool> Tiles for CodeTiles<'_, F, D, FAR> {
+    type Floats = D::Floats;
+    const MOST_ROWS: usize = D::MOST_ROWS;
 
-    /// Tiles of `ROWS` rows, as long as there are so many.
     #[inline(always)]
-    fn tiles<D: Dots, const FAR: bool, const ROWS: usize>(&mut self, tile: &mut Tile<'_>, end: usize) {
-        while tile.row + ROWS <= end {
-            self.tile::<D, FAR, ROWS>(*tile);
-            tile.row += ROWS;
-        }
-    }
-
-    /// Sixteen outputs of `ROWS` rows.
-    #[inline(always)]
-    fn tile<D: Dots, const FAR: bool, const ROWS: usize>(&mut self, at: Tile<'_>) {
+    fn sums<const ROWS: usize>(&self, panel: &[u8], row: usize) -> Option<[D::Floats; ROWS]> {
         let mut sums = [D::Floats::splat(0.0); ROWS];
-        let (mut x, mut far) = (self.x.tile(at.row), self.x.far_tile(at.row));
-        for run in at.panel.chunks_exact(run_bytes::<F>()) {
+        let (mut x, mut far) = (self.x.blocks.tile(row), self.x.far.tile(row));
+        for run in panel.chunks_exact(run_bytes::<F>()) {
             let (heads, sub_blocks) = run.split_at(head_bytes::<F>());
             for sub_block in sub_blocks.chunks_exact(sub_block_bytes::<F>()) {
-                let Some(x) = x.next().and_then(<[_]>::first_chunk::<ROWS>) else { return };
+                let x = x.next()?.first_chunk::<ROWS>()?;
                 let far = if FAR {
                     // Known to be there, so that no row looks.
-                    let Some(far) = far.next().and_then(<[_]>::first_chunk::<ROWS>) else { return };
-                    Some(far)
+                    Some(far.next()?.first_chunk::<ROWS>()?)
                 } else {
                     None
                 };
@@ -253,28 +149,7 @@ impl<F: PanelFormat> PanelRows<'_, '_, F> {
                 });
             }
         }
-        let lanes = at.number * LANES..((at.number + 1) * LANES).min(self.columns.range().len());
-        for (r, sums) in sums.into_iter().enumerate() {
-            self.put(at.row + r, lanes.clone(), sums);
-        }
-    }
-
-    /// Writes the sums of a row.
-    #[inline(always)]
-    fn put<L: Lanes>(&mut self, row: usize, lanes: Range<usize>, sums: L) {
-        let out = &mut self.columns.row(self.places.of(row, &self.rows))[lanes.clone()];
-        let sums = match self.bias {
-            Some(bias) => sums.add(L::load_part(&bias[lanes])),
-            None => sums,
-        };
-        match out.first_chunk_mut() {
-            Some(out) => sums.store(out),
-            None => {
-                let mut stored = [0.0; LANES];
-                sums.store(&mut stored);
-                out.copy_from_slice(&stored[..out.len()]);
-            }
-        }
+        Some(sums)
     }
 }
 

@@ -97,11 +97,13 @@ impl Isa {
             IsaLevel::Avx512 => unsafe { avx512::run_pairs(kernel) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            IsaLevel::Avx512Vnni => unsafe { avx512::run_vnni(kernel) },
+            IsaLevel::Avx512Vnni | IsaLevel::Avx512Bf16 => unsafe { avx512::run_vnni(kernel) },
             #[cfg(not(target_arch = "x86_64"))]
-            IsaLevel::Avx2 | IsaLevel::AvxVnni | IsaLevel::Avx512 | IsaLevel::Avx512Vnni => {
-                unreachable!("an Isa exists only for an available level")
-            }
+            IsaLevel::Avx2
+            | IsaLevel::AvxVnni
+            | IsaLevel::Avx512
+            | IsaLevel::Avx512Vnni
+            | IsaLevel::Avx512Bf16 => unreachable!("an Isa exists only for an available level"),
             #[cfg(not(target_arch = "aarch64"))]
             IsaLevel::Neon | IsaLevel::NeonDots => {
                 unreachable!("an Isa exists only for an available level")

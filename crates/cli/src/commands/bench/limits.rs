@@ -4,7 +4,7 @@ use crate::arguments::DeviceArguments;
 use crate::backend::BackendName;
 use crate::failure::Failure;
 use crate::quantity::{bytes, count};
-use gannet_backend_cpu::machine::{HAS_BF16_KERNELS, Peaks, Rate};
+use gannet_backend_cpu::machine::{Peaks, Rate};
 use gannet_backend_cpu::{CpuOptions, IsaLevel};
 use gannet_backend_cuda::CudaBackend;
 use gannet_ops::cost::Machine;
@@ -141,11 +141,10 @@ impl ProcessorLimits {
 
     fn machine(&self) -> Machine {
         let float32 = self.float32.operations_per_second;
-        let bf16 = self.bf16.as_ref().filter(|_| HAS_BF16_KERNELS);
         Machine {
             bytes_per_second: self.bytes_per_second,
             flops_per_second: float32,
-            bf16_per_second: bf16.map_or(float32, |rate| rate.operations_per_second),
+            bf16_per_second: self.bf16.as_ref().map_or(float32, |rate| rate.operations_per_second),
             int8_per_second: self.int8.operations_per_second,
         }
     }
@@ -160,7 +159,7 @@ impl ProcessorLimits {
             count(*bytes_per_second as u64),
             bytes(*buffer_bytes as u64),
             rate(int8),
-            bf16.as_ref().map_or("none".to_owned(), rate),
+            bf16.as_ref().map_or("as float32".to_owned(), rate),
             rate(float32),
         )
     }
