@@ -1,8 +1,8 @@
 //! Zeroed memory seen as numbers of whatever type: it starts on a cache line, or on a huge page.
 //!
-//! Weights are read in pieces of a few kilobytes, again and again. On small pages the processor would look up an address for every
-//! piece. The system is asked for huge pages and may refuse; then small ones serve. Keys, values and what a step computes
-//! gain nothing from huge pages, and would take whole ones where they touch a part.
+//! Weights, keys and values are read in pieces of a few kilobytes, again and again. On small pages the processor would look up an
+//! address for every piece. The system is asked for huge pages and may refuse; then small ones serve. What a step computes
+//! gains nothing from huge pages, and would take whole ones where it touches a part.
 
 use bytemuck::{AnyBitPattern, NoUninit};
 use gannet_ops::DeviceError;

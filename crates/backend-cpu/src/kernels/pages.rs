@@ -63,6 +63,17 @@ pub(crate) enum Elements<'a> {
     Int8(Int8<'a>),
 }
 
+impl<'a> Elements<'a> {
+    /// Without scales.
+    pub(crate) fn bytes(self) -> &'a [u8] {
+        match self {
+            Elements::F32(elements) => bytemuck::cast_slice(elements),
+            Elements::F16(elements) | Elements::Bf16(elements) => bytemuck::cast_slice(elements),
+            Elements::Int8(elements) => elements.codes,
+        }
+    }
+}
+
 /// Codes, and a scale in half precision for each channel of keys or token of values.
 #[derive(Clone, Copy)]
 pub(crate) struct Int8<'a> {

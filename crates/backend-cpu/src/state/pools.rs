@@ -37,7 +37,7 @@ impl Pools {
                 .ok_or_else(|| unknown("page group", number as u64, "the budget has no pages for it"))?;
             let page_bytes = layout.page_bytes(GroupId(number as u32));
             let bytes = page_bytes.saturating_mul(pages as usize);
-            let buffer = Buffer::zeroed(bytes, || format!("{pages} pages of group `{}`", group.name))?;
+            let buffer = Buffer::on_huge_pages(bytes, || format!("{pages} pages of group `{}`", group.name))?;
             groups.push(Pool { pages, page_bytes, buffer });
         }
         let mut ends = vec![0; groups.len()];

@@ -18,6 +18,7 @@
 //! ones, each of its splits is a part of its own and a last pass folds them: the same numbers in the same order.
 //! Bound by memory in decode, by the two products in prefill.
 
+mod ahead;
 mod products;
 mod rows;
 mod softmax;

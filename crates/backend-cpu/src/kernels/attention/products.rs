@@ -4,8 +4,9 @@
 //! which goes on by key. Some queries go side by side, so that each load of a key or value serves them all.
 
 use super::super::pages::Elements;
+use super::ahead::Ahead;
 use super::tiles::Tile;
-use crate::simd::{Bf16, Code, Element, F16, Lanes};
+use crate::simd::{Bf16, Code, Element, F16, LINE, Lanes};
 use gannet_ops::numerics::{KEY_BLOCK, LANES};
 use std::ops::Range;
 
@@ -17,7 +18,7 @@ const SIXTEENS: usize = 4;
 /// `q . k` of each query `[queries, dim]` with the keys at `at` of the block, and with some beside them.
 #[inline(always)]
 pub(super) fn scores<L: Lanes>(
-    keys: &Tile<'_>,
+    (keys, ahead): (&Tile<'_>, Ahead),
     (dim, at): (usize, Range<usize>),
     (q, scaled_q): (&[f32], &mut [f32]),
     out: &mut [[f32; KEY_BLOCK]],
@@ -31,10 +32,10 @@ pub(super) fn scores<L: Lanes>(
         }
     };
     match keys.elements {
-        Elements::F32(keys) => dots::<L, f32>(keys.as_chunks().0, (dim, sixteens), q, out),
-        Elements::F16(keys) => dots::<L, F16>(keys.as_chunks().0, (dim, sixteens), q, out),
-        Elements::Bf16(keys) => dots::<L, Bf16>(keys.as_chunks().0, (dim, sixteens), q, out),
-        Elements::Int8(keys) => dots::<L, Code>(keys.codes.as_chunks().0, (dim, sixteens), q, out),
+        Elements::F32(keys) => dots::<L, f32>((keys.as_chunks().0, ahead), (dim, sixteens), q, out),
+        Elements::F16(keys) => dots::<L, F16>((keys.as_chunks().0, ahead), (dim, sixteens), q, out),
+        Elements::Bf16(keys) => dots::<L, Bf16>((keys.as_chunks().0, ahead), (dim, sixteens), q, out),
+        Elements::Int8(keys) => dots::<L, Code>((keys.codes.as_chunks().0, ahead), (dim, sixteens), q, out),
     }
 }
 
@@ -69,17 +70,19 @@ pub(super) fn scale_weights<L: Lanes>(values: &Tile<'_>, weights: &mut [[f32; KE
 
 #[inline(always)]
 fn dots<L: Lanes, T: Element>(
-    keys: &[[T::Bits; KEY_BLOCK]],
+    (keys, ahead): (&[[T::Bits; KEY_BLOCK]], Ahead),
     (dim, sixteens): (usize, Range<usize>),
     q: &[f32],
     out: &mut [[f32; KEY_BLOCK]],
 ) {
     let (fours, rest) = out.as_chunks_mut::<QUERIES>();
     let done = fours.len() * QUERIES;
-    for (four, q) in fours.iter_mut().zip(q.chunks_exact(QUERIES * dim)) {
+    let passes = fours.len() + usize::from(!rest.is_empty());
+    for (pass, (four, q)) in fours.iter_mut().zip(q.chunks_exact(QUERIES * dim)).enumerate() {
+        let keys = (keys, ahead.of_pass(pass, passes));
         dots_of::<L, T, QUERIES>(keys, (dim, sixteens.clone()), q, four);
     }
-    let q = &q[done * dim..];
+    let (q, keys) = (&q[done * dim..], (keys, ahead.of_pass(passes - 1, passes)));
     match rest {
         [a, b, c] => {
             let mut three = [*a, *b, *c];
@@ -98,7 +101,7 @@ fn dots<L: Lanes, T: Element>(
 
 #[inline(always)]
 fn dots_of<L: Lanes, T: Element, const COUNT: usize>(
-    keys: &[[T::Bits; KEY_BLOCK]],
+    keys: (&[[T::Bits; KEY_BLOCK]], Ahead),
     (dim, sixteens): (usize, Range<usize>),
     q: &[f32],
     out: &mut [[f32; KEY_BLOCK]; COUNT],
@@ -115,7 +118,7 @@ fn dots_of<L: Lanes, T: Element, const COUNT: usize>(
 /// The products of some queries with `WIDTH` sixteens of keys, by ascending channel.
 #[inline(always)]
 fn dots_with<L: Lanes, T: Element, const COUNT: usize, const WIDTH: usize>(
-    keys: &[[T::Bits; KEY_BLOCK]],
+    (keys, ahead): (&[[T::Bits; KEY_BLOCK]], Ahead),
     dim: usize,
     q: &[f32],
     out: &mut [[f32; KEY_BLOCK]; COUNT],
@@ -124,6 +127,8 @@ fn dots_with<L: Lanes, T: Element, const COUNT: usize, const WIDTH: usize>(
     let q: [&[f32]; COUNT] = std::array::from_fn(|query| &q[query * dim..][..dim]);
     let mut sums = [[L::splat(0.0); WIDTH]; COUNT];
     for (channel, keys) in keys[..dim].iter().enumerate() {
+        // The values of a page are as many lines as its keys.
+        ahead.ask(channel, size_of::<[T::Bits; KEY_BLOCK]>() / LINE);
         let keys = &keys.as_chunks::<LANES>().0[first..first + WIDTH];
         let mut loaded = [L::splat(0.0); WIDTH];
         for (loaded, keys) in loaded.iter_mut().zip(keys) {
@@ -148,23 +153,23 @@ fn dots_with<L: Lanes, T: Element, const COUNT: usize, const WIDTH: usize>(
 /// ascending key.
 #[inline(always)]
 pub(super) fn add_values<L: Lanes>(
-    values: &Tile<'_>,
+    (values, ahead): (&Tile<'_>, Ahead),
     width: usize,
     weights: &[[f32; KEY_BLOCK]],
     at: Range<usize>,
     sums: &mut [f32],
 ) {
     match values.elements {
-        Elements::F32(values) => weigh::<L, f32>(values, width, weights, at, sums),
-        Elements::F16(values) => weigh::<L, F16>(values, width, weights, at, sums),
-        Elements::Bf16(values) => weigh::<L, Bf16>(values, width, weights, at, sums),
-        Elements::Int8(values) => weigh::<L, Code>(values.codes, width, weights, at, sums),
+        Elements::F32(values) => weigh::<L, f32>((values, ahead), width, weights, at, sums),
+        Elements::F16(values) => weigh::<L, F16>((values, ahead), width, weights, at, sums),
+        Elements::Bf16(values) => weigh::<L, Bf16>((values, ahead), width, weights, at, sums),
+        Elements::Int8(values) => weigh::<L, Code>((values.codes, ahead), width, weights, at, sums),
     }
 }
 
 #[inline(always)]
 fn weigh<L: Lanes, T: Element>(
-    values: &[T::Bits],
+    (values, ahead): (&[T::Bits], Ahead),
     width: usize,
     weights: &[[f32; KEY_BLOCK]],
     at: Range<usize>,
@@ -172,9 +177,12 @@ fn weigh<L: Lanes, T: Element>(
 ) {
     let (fours, rest) = weights.as_chunks::<QUERIES>();
     let (first, last) = sums.split_at_mut(fours.len() * QUERIES * width);
-    for (four, sums) in fours.iter().zip(first.chunks_exact_mut(QUERIES * width)) {
+    let passes = fours.len() + usize::from(!rest.is_empty());
+    for (pass, (four, sums)) in fours.iter().zip(first.chunks_exact_mut(QUERIES * width)).enumerate() {
+        let values = (values, ahead.of_pass(pass, passes));
         weigh_by::<L, T, QUERIES>(values, width, four, at.clone(), sums);
     }
+    let values = (values, ahead.of_pass(passes - 1, passes));
     match rest {
         [a, b, c] => weigh_by::<L, T, 3>(values, width, &[*a, *b, *c], at, last),
         [a, b] => weigh_by::<L, T, 2>(values, width, &[*a, *b], at, last),
@@ -185,7 +193,7 @@ fn weigh<L: Lanes, T: Element>(
 
 #[inline(always)]
 fn weigh_by<L: Lanes, T: Element, const COUNT: usize>(
-    values: &[T::Bits],
+    values: (&[T::Bits], Ahead),
     width: usize,
     weights: &[[f32; KEY_BLOCK]; COUNT],
     at: Range<usize>,
@@ -207,7 +215,7 @@ fn weigh_by<L: Lanes, T: Element, const COUNT: usize>(
 /// `WIDTH` sixteens of columns of some queries, by ascending key.
 #[inline(always)]
 fn columns<L: Lanes, T: Element, const COUNT: usize, const WIDTH: usize>(
-    values: &[T::Bits],
+    (values, ahead): (&[T::Bits], Ahead),
     (width, column): (usize, usize),
     weights: &[[f32; KEY_BLOCK]; COUNT],
     at: Range<usize>,
@@ -223,7 +231,12 @@ fn columns<L: Lanes, T: Element, const COUNT: usize, const WIDTH: usize>(
     }
     let values = &values[at.start * width..at.end * width];
     let weights: [&[f32]; COUNT] = std::array::from_fn(|query| &weights[query][at.clone()]);
+    // The keys of a page are as many lines as its values, of which this run of columns has its part.
+    let asked = column / (SIXTEENS * LANES) * KEY_BLOCK;
     for (key, values) in values.chunks_exact(width).enumerate() {
+        if WIDTH == SIXTEENS {
+            ahead.ask(asked + key, size_of::<[T::Bits; SIXTEENS * LANES]>() / LINE);
+        }
         let values = &values[column..].as_chunks::<LANES>().0[..WIDTH];
         let mut loaded = [L::splat(0.0); WIDTH];
         for place in 0..WIDTH {

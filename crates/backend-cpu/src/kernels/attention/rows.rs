@@ -3,6 +3,7 @@
 //! A *query* is one head of one row; a row's queries follow each other.
 
 use super::super::pages::Sequence;
+use super::ahead::Ahead;
 use super::softmax::{Sums, fold_split, start_block, total_weight};
 use super::tiles::{Tile, key_tile, value_tile};
 use super::{Context, products, seen, splits_of};
@@ -215,17 +216,20 @@ pub(super) fn add_split<L: Lanes>(part: &RowHeads<'_>, work: &mut Work<'_>, spli
     let seen = part.seen_by_any();
     let start = seen.start.max(split * KEY_SPLIT);
     let end = seen.end.min((split + 1) * KEY_SPLIT);
+    let last = seen.end.div_ceil(KEY_BLOCK) - 1;
     for block in start / KEY_BLOCK..end.div_ceil(KEY_BLOCK) {
-        add_block::<L>(part, work, block);
+        add_block::<L>(part, work, (block, last));
     }
 }
 
-/// Adds a block of keys to the split.
+/// Adds a block of keys to the split; the rows see blocks up to the last.
 #[inline(always)]
-fn add_block<L: Lanes>(part: &RowHeads<'_>, work: &mut Work<'_>, block: usize) {
+fn add_block<L: Lanes>(part: &RowHeads<'_>, work: &mut Work<'_>, (block, last): (usize, usize)) {
     let Work { q, scaled_q, scores, split, key_tile: keys, value_tile: values } = work;
     let keys = key_tile::<L>(part, block, keys);
-    products::scores::<L>(&keys, (part.key_dim(), part.places_of_any(block)), (q, scaled_q), scores);
+    let ahead = Ahead::of(part.values_in_page(block), keys.elements);
+    let shape = (part.key_dim(), part.places_of_any(block));
+    products::scores::<L>((&keys, ahead), shape, (q, scaled_q), scores);
     let width = part.padded_value();
     for (place, row) in part.rows.clone().enumerate() {
         let at = part.places(row, block);
@@ -241,7 +245,9 @@ fn add_block<L: Lanes>(part: &RowHeads<'_>, work: &mut Work<'_>, block: usize) {
     }
     let values = value_tile::<L>(part, block, values);
     products::scale_weights::<L>(&values, scores);
-    add_values::<L>(part, block, &values, scores, split.values);
+    let next = (block < last).then(|| part.keys_in_page(block + 1)).flatten();
+    let ahead = Ahead::of(next, values.elements);
+    add_values::<L>(part, block, (&values, ahead), scores, split.values);
 }
 
 /// Adds the weighted values of a block by ascending key: each row over those that not all rows see, and all rows
@@ -250,7 +256,7 @@ fn add_block<L: Lanes>(part: &RowHeads<'_>, work: &mut Work<'_>, block: usize) {
 fn add_values<L: Lanes>(
     part: &RowHeads<'_>,
     block: usize,
-    values: &Tile<'_>,
+    (values, ahead): (&Tile<'_>, Ahead),
     weights: &[[f32; KEY_BLOCK]],
     sums: &mut [f32],
 ) {
@@ -269,7 +275,7 @@ fn add_values<L: Lanes>(
                 Pass::After => seen.start.max(shared.end)..seen.end,
             };
             if !at.is_empty() {
-                products::add_values::<L>(values, width, weights, at, sums);
+                products::add_values::<L>((values, ahead), width, weights, at, sums);
             }
         }
     }

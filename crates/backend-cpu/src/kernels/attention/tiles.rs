@@ -110,6 +110,20 @@ pub(super) fn value_tile<'a, L: Lanes>(part: &RowHeads<'a>, block: usize, tile: 
 }
 
 impl RowHeads<'_> {
+    /// The keys of a block that are in a page.
+    #[inline(always)]
+    pub(super) fn keys_in_page(&self, block: usize) -> Option<Elements<'_>> {
+        let (in_page, _) = self.sources(block);
+        (!in_page.is_empty()).then(|| self.context.pages.keys(self.sequence, self.kv_head, in_page.start))
+    }
+
+    /// The values of a block that are in a page.
+    #[inline(always)]
+    pub(super) fn values_in_page(&self, block: usize) -> Option<Elements<'_>> {
+        let (in_page, _) = self.sources(block);
+        (!in_page.is_empty()).then(|| self.context.pages.values(self.sequence, self.kv_head, in_page.start))
+    }
+
     /// The indices of a block that are in a page, and those in the batch.
     #[inline(always)]
     fn sources(&self, block: usize) -> (Range<usize>, Range<usize>) {

@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Tokens of each stream that a profile of decoding looks at.
 const PROFILED_TOKENS: usize = 16;
+/// Steps of a check: few, so that all are at about the same depth.
+const CHECK_STEPS: usize = 8;
 
 /// Measures and prints.
 pub(super) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
@@ -83,6 +85,8 @@ pub(super) struct Planned {
     pub(super) tokens: usize,
     pub(super) depth: usize,
     pub(super) streams: usize,
+    /// Of one sequence in a step of a check.
+    pub(super) rows: usize,
     pub(super) draws: Draws,
 }
 
@@ -95,19 +99,32 @@ fn plans(arguments: &BenchArguments) -> Result<Vec<Planned>, Failure> {
             tokens,
             depth,
             streams: 1,
+            rows: 1,
             draws: Draws::Greedy,
         };
         plans.extend(arguments.prefill.iter().map(prefill));
         for &streams in &arguments.streams {
             for &draws in &arguments.draws {
-                let decode = |&tokens: &usize| Planned { case: Case::Decode, tokens, depth, streams, draws };
+                let decode =
+                    |&tokens: &usize| Planned { case: Case::Decode, tokens, depth, streams, rows: 1, draws };
                 plans.extend(arguments.decode.iter().map(decode));
             }
         }
+        let check = |&rows: &usize| Planned {
+            case: Case::Check,
+            tokens: rows * CHECK_STEPS,
+            depth,
+            streams: 1,
+            rows,
+            draws: Draws::Greedy,
+        };
+        plans.extend(arguments.rows.iter().map(check));
     }
     plans.retain(|plan| plan.tokens > 0);
     match plans.len() {
-        0 => Err(Failure::usage("there is nothing to measure; give --prefill or --decode a number above 0")),
+        0 => Err(Failure::usage(
+            "there is nothing to measure; give --prefill, --decode or --rows a number above 0",
+        )),
         _ => Ok(plans),
     }
 }
@@ -116,7 +133,8 @@ fn plans(arguments: &BenchArguments) -> Result<Vec<Planned>, Failure> {
 fn load_options(arguments: &BenchArguments) -> LoadOptions {
     let most = |list: &[usize]| list.iter().copied().max().unwrap_or(0);
     let streams = arguments.streams_max();
-    let tokens = most(&arguments.prefill).max(most(&arguments.decode));
+    let checked = most(&arguments.rows) * CHECK_STEPS;
+    let tokens = most(&arguments.prefill).max(most(&arguments.decode)).max(checked);
     LoadOptions {
         // A step has a row a stream, and no more rows than the context.
         context: Some((most(&arguments.depth) + tokens).max(streams)),
@@ -148,7 +166,8 @@ impl Bench {
         machine: Limits,
     ) -> Result<Measured, Failure> {
         let prompt = plans.iter().find(|plan| plan.case == Case::Prefill).map_or(1, |plan| plan.tokens);
-        let plan = Planned { case: Case::Load, tokens: prompt, depth: 0, streams: 1, draws: Draws::Greedy };
+        let plan =
+            Planned { case: Case::Load, tokens: prompt, depth: 0, streams: 1, rows: 1, draws: Draws::Greedy };
         let times = self.once(&plan)?;
         let (load_ms, first_token_ms) = (milliseconds(load), milliseconds(load + times.first_token));
         let start = Start { load_ms, first_token_ms, machine, phases: None };
@@ -182,6 +201,12 @@ impl Bench {
                 self.streams.decode(plan.streams, plan.tokens - 1)?;
                 first
             }
+            Case::Check => {
+                self.streams.check(plan.rows, 1)?;
+                let first = started.elapsed();
+                self.streams.check(plan.rows, plan.tokens / plan.rows - 1)?;
+                first
+            }
         };
         Ok(Times { whole: started.elapsed(), first_token })
     }
@@ -203,6 +228,7 @@ impl Bench {
             let steps = self.streams.record(|streams| match plan.case {
                 Case::Load | Case::Prefill => streams.prefill(plan.tokens).map(|_| ()),
                 Case::Decode => streams.decode(plan.streams, plan.tokens).map(|_| ()),
+                Case::Check => streams.check(plan.rows, plan.tokens / plan.rows),
             })?;
             let program = &self.costs.program;
             steps.iter().for_each(|times| trace.push(&row.name(), program, times));
@@ -221,7 +247,7 @@ impl Bench {
     }
 
     fn row(&self, plan: &Planned, times: &[Times]) -> Measured {
-        let Planned { case, tokens, depth, streams, draws } = *plan;
+        let Planned { case, tokens, depth, streams, rows, draws } = *plan;
         let all = tokens * streams;
         let cost = self.costs.of(plan);
         let whole: Vec<Duration> = times.iter().map(|times| times.whole).collect();
@@ -233,6 +259,7 @@ impl Bench {
             tokens,
             depth,
             streams,
+            rows: (case == Case::Check).then_some(rows),
             draws,
             tokens_per_second,
             bound_fraction: tokens_per_second.median * cost.seconds / all as f64,

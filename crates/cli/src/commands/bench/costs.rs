@@ -82,6 +82,16 @@ impl Costs {
                 };
                 (first..end).map(shape).collect()
             }
+            Case::Check => {
+                let rows = plan.rows as u64;
+                let shape = |index: usize| BatchShape {
+                    tokens: rows,
+                    outputs: rows,
+                    sequences: 1,
+                    context: index as u64 + rows,
+                };
+                (first..end).step_by(plan.rows).map(shape).collect()
+            }
         }
     }
 }

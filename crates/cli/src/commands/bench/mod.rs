@@ -26,8 +26,8 @@ use std::path::PathBuf;
 
 const HELP: &str = "\
 First the machine is measured: how fast the threads read memory and multiply numbers. Then each case of the bare plan:
-a prompt of --prefill tokens, or --decode tokens one after the other in --streams sequences at once, behind --depth
-tokens that are there already. A bound is the least time that the machine needs: for each operation that to move its
+a prompt of --prefill tokens, or --decode tokens one after the other in --streams sequences at once, or steps of --rows
+tokens of one sequence, behind --depth tokens that are there already. A bound is the least time that the machine needs: for each operation that to move its
 bytes or to do its arithmetic (products with quantised weights in int8), whichever is longer, summed. The first request
 after the start is a row of its own.
 
@@ -41,6 +41,7 @@ after the start is a row of its own.
 Examples:
   gannet bench model.gguf
   gannet bench model.gguf --prefill 512,4096 --decode 128 --depth 0,4096 --streams 1,8 --json
+  gannet bench model.gguf --prefill 0 --decode 0 --rows 1,4,8 --depth 0,4096
   gannet bench model.gguf --profile --trace steps.json
   gannet bench model.gguf --serve-sim --rate 4 --requests 100 --shared 0.5 --streams 8
   gannet bench model --serve http://127.0.0.1:8080 --shapes 128/1024 --clients 1,8,64 --plot load.svg";
@@ -68,6 +69,11 @@ pub(crate) struct BenchArguments {
     /// Sequences that decode at once
     #[arg(long, value_name = "LIST", default_value = "1", value_delimiter = ',', value_parser = values::streams)]
     streams: Vec<usize>,
+    /// Rows of one sequence a step, each with its scores, as drafts are checked: the time of 4 beside that of 1 says what
+    /// speculation costs; 0 leaves it out
+    #[arg(long, value_name = "LIST", default_value = "0", value_delimiter = ',',
+          value_parser = values::token_count_or_none)]
+    rows: Vec<usize>,
     /// How decoded tokens are drawn
     #[arg(long = "draw", value_name = "LIST", default_value = "greedy", value_delimiter = ',', value_enum)]
     draws: Vec<streams::Draws>,
@@ -84,13 +90,13 @@ pub(crate) struct BenchArguments {
     #[arg(long = "trace", value_name = "FILE")]
     timeline: Option<PathBuf>,
     /// Send a made-up trace of requests through the engine
-    #[arg(long, conflicts_with_all = ["prefill", "decode", "depth", "draws", "repeat", "profile", "timeline"])]
+    #[arg(long, conflicts_with_all = ["prefill", "decode", "depth", "rows", "draws", "repeat", "profile", "timeline"])]
     serve_sim: bool,
     /// Measure the engine's own loop over a device that computes nothing: --decode tokens in --streams sequences
-    #[arg(long = "loop", conflicts_with_all = ["serve_sim", "prefill", "depth", "draws"])]
+    #[arg(long = "loop", conflicts_with_all = ["serve_sim", "prefill", "depth", "rows", "draws"])]
     is_loop: bool,
     /// Measure decoding through the whole engine beside the bare plan: --decode tokens in --streams sequences
-    #[arg(long = "engine", conflicts_with_all = ["serve_sim", "is_loop", "prefill", "depth", "draws", "profile"])]
+    #[arg(long = "engine", conflicts_with_all = ["serve_sim", "is_loop", "prefill", "depth", "rows", "draws", "profile"])]
     is_whole: bool,
     #[command(flatten)]
     trace: simulate::TraceArguments,

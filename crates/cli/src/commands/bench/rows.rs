@@ -11,11 +11,14 @@ use std::time::Duration;
 #[derive(Debug, Serialize)]
 pub(super) struct Measured {
     pub(super) case: Case,
-    /// Of the prompt, or drawn in each stream.
+    /// Of the prompt, or drawn in each stream, or in all of a check's steps.
     pub(super) tokens: usize,
     /// Tokens that were there before.
     pub(super) depth: usize,
     pub(super) streams: usize,
+    /// Of one sequence in a step of a check; absent in other rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rows: Option<usize>,
     /// How tokens were drawn.
     pub(super) draws: Draws,
     /// Of all streams together.
@@ -44,6 +47,8 @@ pub(super) enum Case {
     Prefill,
     /// A token a step.
     Decode,
+    /// Some rows of one sequence a step, as drafts are checked.
+    Check,
 }
 
 impl Case {
@@ -55,6 +60,7 @@ impl Case {
             (Case::Decode, Draws::Greedy) => "decode",
             (Case::Decode, Draws::Sampled) => "sampled",
             (Case::Decode, Draws::Masked) => "masked",
+            (Case::Check, _) => "check",
         }
     }
 }
@@ -121,13 +127,18 @@ impl Measured {
     /// The case in words.
     pub(super) fn name(&self) -> String {
         let Self { case, tokens, depth, streams, .. } = self;
-        let many = if *streams > 1 { format!(" in each of {streams} streams") } else { String::new() };
+        let many = match self.rows {
+            Some(rows) => format!(" by {rows} a step"),
+            None if *streams > 1 => format!(" in each of {streams} streams"),
+            None => String::new(),
+        };
         format!("{} {tokens} at depth {depth}{many}", case.name(self.draws))
     }
 
     /// The row under the title.
     pub(super) fn line(&self) -> String {
-        let Self { case, tokens, depth, streams, tokens_per_second, .. } = self;
+        let Self { case, depth, streams, tokens_per_second, .. } = self;
+        let tokens = self.rows.unwrap_or(self.tokens);
         let rate = |rate: f64| format!("{rate:.1}");
         cells([
             case.name(self.draws),

@@ -96,6 +96,8 @@ struct Kept {
 enum Draw {
     Nothing,
     Token,
+    /// One after each row, as when drafts are checked.
+    EachRow,
 }
 
 /// A stream's rows in a step.
@@ -194,6 +196,16 @@ impl Streams {
         Ok(drawn)
     }
 
+    /// Checks the first stream's text as drafts that all stand, `rows` of them a step, for so many steps.
+    pub(super) fn check(&mut self, rows: usize, steps: usize) -> Result<(), DeviceError> {
+        for _ in 0..steps {
+            let start = self.streams[0].tokens;
+            let tokens = (start..start + rows).map(|index| self.token(0, index)).collect();
+            self.step(&[Part { stream: 0, tokens, kind: RowKind::Decode }], Draw::EachRow)?;
+        }
+        Ok(())
+    }
+
     /// Computes a stream's text up to `end` in the largest steps; returns what the last one drew.
     fn extend(&mut self, stream: usize, end: usize, draw: Draw) -> Result<Option<TokenId>, DeviceError> {
         let mut drawn = None;
@@ -251,7 +263,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Runs one step and returns what it drew, a token a part.
+    /// Runs one step and returns what it drew, in the order of the rows.
     fn step(&mut self, parts: &[Part], draw: Draw) -> Result<Vec<TokenId>, DeviceError> {
         let begun = Instant::now();
         let (batch, draws) = self.assemble(parts, draw);
@@ -297,16 +309,19 @@ impl Streams {
         let mut draws = SampleRows::default();
         for part in parts {
             self.push(&mut batch, part);
-            if draw == Draw::Token {
-                let (row, want) = (batch.rows.len() as u32 - 1, Want { token: true, ..Want::default() });
-                batch.outputs.push(Output { row, want });
-                let index = (self.streams[part.stream].tokens + part.tokens.len()) as u32;
-                let sampling = Arc::clone(&self.sampling);
+            let count = match draw {
+                Draw::Nothing => 0,
+                Draw::Token => 1,
+                Draw::EachRow => part.tokens.len(),
+            };
+            for place in part.tokens.len() - count..part.tokens.len() {
+                let row = (batch.rows.len() - part.tokens.len() + place) as u32;
+                batch.outputs.push(Output { row, want: Want { token: true, ..Want::default() } });
                 draws.rows.push(SampleRow {
-                    sampling,
+                    sampling: Arc::clone(&self.sampling),
                     seed: 0,
                     choice: 0,
-                    index,
+                    index: (self.streams[part.stream].tokens + place + 1) as u32,
                     allowed: self.mask.clone(),
                     banned: None,
                 });
@@ -318,9 +333,13 @@ impl Streams {
     fn push(&self, batch: &mut Batch, part: &Part) {
         let start = self.streams[part.stream].tokens;
         let (sequence, first) = (batch.sequences.len() as u32, batch.rows.len() as u32);
-        for (index, token) in (start as u32..).zip(&part.tokens) {
-            let token = TokenSource::Known(*token);
-            batch.rows.push(Row { sequence, token, index, position: [index; 3], kind: part.kind });
+        for (place, token) in part.tokens.iter().enumerate() {
+            let (token, index) = (TokenSource::Known(*token), (start + place) as u32);
+            let kind = match (part.kind, place) {
+                (RowKind::Decode, 1..) => RowKind::Draft(place as u32 - 1),
+                (kind, _) => kind,
+            };
+            batch.rows.push(Row { sequence, token, index, position: [index; 3], kind });
         }
         let range = start..start + part.tokens.len();
         let groups = self.runner.layout.groups.len();
@@ -450,6 +469,10 @@ mod tests {
             }
             streams.prepare(count, depth).unwrap();
             assert_eq!(streams.decode(count, steps).unwrap(), first, "{model:?}");
+            streams.prepare(1, depth).unwrap();
+            streams.check(4, 2).unwrap();
+            let tokens: Vec<TokenId> = (0..depth + 8 + 3).map(|index| streams.token(0, index)).collect();
+            assert_eq!(streams.prefill(3).unwrap(), expected(model, &tokens), "{model:?}");
             streams.prepare(1, 7).unwrap();
             let tokens: Vec<TokenId> = (0..7 + 60).map(|index| streams.token(0, index)).collect();
             assert_eq!(streams.prefill(60).unwrap(), expected(model, &tokens), "{model:?}");
