@@ -5,12 +5,17 @@
 #![allow(unsafe_code)]
 
 use std::fs::{self, File};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use memmap2::{Mmap, MmapOptions};
 
 use crate::FormatError;
 use crate::shrunk::Registered;
+
+/// A multiple of the size of the system's pages, on all usual ones.
+#[cfg(unix)]
+const PAGE: usize = 64 * 1024;
 
 /// A whole file, mapped read-only for as long as this lives.
 #[derive(Debug)]
@@ -67,5 +72,24 @@ impl MappedFile {
     pub(crate) fn prefetch(&self) {
         #[cfg(unix)]
         let _ = self.map.advise(memmap2::Advice::WillNeed);
+    }
+
+    /// Tells the system that these bytes were read: their whole pages no longer count as this process's memory, and come
+    /// from the file again where they are read after all. A hint.
+    pub(crate) fn give_back(&self, bytes: Range<usize>) {
+        #[cfg(unix)]
+        {
+            // The pages at both ends may have bytes of neighbours.
+            let (start, end) = (bytes.start.next_multiple_of(PAGE), bytes.end / PAGE * PAGE);
+            if start < end {
+                // SAFETY: the mapping is read-only and of a file, so what is given back is read from the file again, the same
+                // bytes for everybody who has a reference to them.
+                let _ = unsafe {
+                    self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start)
+                };
+            }
+        }
+        #[cfg(not(unix))]
+        let _ = bytes;
     }
 }

@@ -58,6 +58,11 @@ impl StoredTensors {
         &self.file_of(place).bytes()[self.records[place].1.range.clone()]
     }
 
+    /// Tells the system that the bytes of the tensor at `place` were read.
+    pub(crate) fn give_back(&self, place: usize) {
+        self.file_of(place).give_back(self.records[place].1.range.clone());
+    }
+
     /// The tensor at `place`, or what is known of it where its type has no format.
     pub(crate) fn tensor(&self, place: usize) -> Result<Tensor<'_>, UnsupportedTensor<'_>> {
         let record = &self.records[place].1;

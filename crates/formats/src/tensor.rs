@@ -58,6 +58,19 @@ impl<'a> Tensor<'a> {
         }
     }
 
+    /// Tells the system that the bytes were read, so that they no longer take memory of this process; whoever reads them
+    /// again has them from the file. A hint.
+    pub fn give_back(&self) {
+        match self.data {
+            Data::Mapped(_) | Data::BigEndian(_) => {
+                if let Some(place) = self.stored.place(self.name) {
+                    self.stored.give_back(place);
+                }
+            }
+            Data::Packed(packed) => packed.parts.iter().for_each(|place| self.stored.give_back(*place)),
+        }
+    }
+
     /// All elements as single-precision numbers. An error as of [`bytes`](Self::bytes).
     pub fn decode(&self) -> Result<Vec<f32>, FormatError> {
         let mut values = vec![0.0; self.elements()];

@@ -1,6 +1,6 @@
 //! A path and a backend -> a running engine.
 //!
-//! [`load`] is the start-up story, top to bottom: open the checkpoint, read its text side, recognise the model,
+//! [`load`] is the start-up story, top to bottom: open the checkpoint, recognise the model, read its text side on a thread of its own,
 //! build the program, rewrite it for the backend, upload weights, size the memory, compile. [`open`] is its
 //! first half, which touches no device.
 //!
@@ -28,7 +28,7 @@ use memory::Wanted;
 use progress::WatchedWeights;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::{self, Builder, JoinHandle};
 
 /// Rows of the largest step, where nothing else is chosen.
 pub const DEFAULT_STEP_ROWS: usize = 512;
@@ -135,11 +135,44 @@ pub fn load_within(
     options: &LoadOptions,
     watch: &(dyn Fn(Progress) + Sync),
 ) -> Result<Loaded, LoadError> {
-    let Opened { checkpoint, mut model, text } = open(path)?;
+    let checkpoint = Checkpoint::open(path)?;
+    let mut model = gannet_model::recognise(&checkpoint)?;
     apply(options, &mut model)?;
-    let wanted = Wanted::new(&model, &checkpoint, options)?;
+    // A large vocabulary takes as long as the weights of a small model, and neither needs the other.
+    thread::scope(|scope| {
+        let text =
+            Builder::new().name("gannet-text".to_owned()).spawn_scoped(scope, || text::read(&checkpoint));
+        let device = on_device(broker, (&checkpoint, &model), backend, options, watch);
+        let text = match text {
+            Ok(text) => text.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(_) => text::read(&checkpoint),
+        };
+        let OnDevice { program, runner, memory, weight_bytes, grant, unused } = device?;
+        Ok(Loaded { model, text, program, runner, memory, weight_bytes, grant, unused })
+    })
+}
+
+/// A model's part of [`Loaded`] that a backend holds.
+struct OnDevice {
+    program: Program,
+    runner: Runner,
+    memory: MemoryPlan,
+    weight_bytes: u64,
+    grant: Grant,
+    unused: Vec<String>,
+}
+
+/// Plans the memory, uploads the weights and compiles.
+fn on_device(
+    broker: &Arc<MemoryBroker>,
+    (checkpoint, model): (&Checkpoint, &Model),
+    backend: &dyn Backend,
+    options: &LoadOptions,
+    watch: &(dyn Fn(Progress) + Sync),
+) -> Result<OnDevice, LoadError> {
+    let wanted = Wanted::new(model, checkpoint, options)?;
     let program = model.program(&wanted.program_options())?;
-    let weights = model.weights_of(&checkpoint, &program.weights)?;
+    let weights = model.weights_of(checkpoint, &program.weights)?;
     let tensor_bytes = checkpoint.tensor_bytes() as u64;
     if let Ok(wish) = MemoryPlan::fit(&wanted, &program, tensor_bytes, u64::MAX) {
         broker.make_room(wish.memory.total());
@@ -150,7 +183,7 @@ pub fn load_within(
         Ok(planned.insert(plan).memory)
     })?;
     let memory = planned.expect("a granted plan was made");
-    let program = memory.fitted(program, &wanted, &model)?;
+    let program = memory.fitted(program, &wanted, model)?;
     let program = fuse(&program, backend.fusions());
     checkpoint.prefetch();
     let watched = WatchedWeights::new(&weights, &program, watch);
@@ -160,10 +193,10 @@ pub fn load_within(
     let mut plan = backend.compile(&program, &uploaded, &memory.limits())?;
     while plan.make_ready(state.as_mut())? == Readiness::Needed {}
     let weight_bytes = uploaded.bytes();
-    let numerics_id = numerics::numerics_id(&checkpoint, &program, backend);
-    let runner = memory.runner(plan, state, (&program, numerics_id), &model);
+    let numerics_id = numerics::numerics_id(checkpoint, &program, backend);
+    let runner = memory.runner(plan, state, (&program, numerics_id), model);
     let unused = weights.unused().into_iter().map(str::to_owned).collect();
-    Ok(Loaded { model, text, program, runner, memory, weight_bytes, grant, unused })
+    Ok(OnDevice { program, runner, memory, weight_bytes, grant, unused })
 }
 
 /// Finds out whether a model can be loaded at all, with so many bytes: reads no weight.

@@ -17,11 +17,19 @@ pub(super) const fn panel_bytes(columns: usize) -> usize {
     columns.div_ceil(2) * REGISTER
 }
 
+/// Registers of a panel that are filled together: they stay in the first cache level while each row brings its lane.
+const NEAR: usize = 64;
+
 /// Fills a zeroed panel with up to sixteen rows, each of `row_bytes`.
 pub(super) fn pack(rows: &[u8], row_bytes: usize, panel: &mut [u8]) {
-    for (lane, row) in rows.chunks_exact(row_bytes).enumerate() {
-        for (pair, register) in row.chunks(2 * NUMBER).zip(panel.chunks_exact_mut(REGISTER)) {
-            register[2 * NUMBER * lane..][..pair.len()].copy_from_slice(pair);
+    for (part, registers) in panel.chunks_mut(NEAR * REGISTER).enumerate() {
+        let start = part * NEAR * 2 * NUMBER;
+        for (lane, row) in rows.chunks_exact(row_bytes).enumerate() {
+            let row = &row[start..row_bytes.min(start + NEAR * 2 * NUMBER)];
+            let (pairs, last) = row.as_chunks::<{ 2 * NUMBER }>();
+            let mut places = registers.chunks_exact_mut(REGISTER).map(|to| &mut to[2 * NUMBER * lane..]);
+            pairs.iter().zip(&mut places).for_each(|(pair, to)| to[..2 * NUMBER].copy_from_slice(pair));
+            places.take(1).for_each(|to| to[..last.len()].copy_from_slice(last));
         }
     }
 }
