@@ -147,6 +147,7 @@ pub fn load_within(
             Ok(text) => text.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
             Err(_) => text::read(&checkpoint),
         };
+        machine::heap::give_back();
         let OnDevice { program, runner, memory, weight_bytes, grant, unused } = device?;
         Ok(Loaded { model, text, program, runner, memory, weight_bytes, grant, unused })
     })
@@ -188,7 +189,6 @@ fn on_device(
     checkpoint.prefetch();
     let watched = WatchedWeights::new(&weights, &program, watch);
     let uploaded = backend.upload(&watched, &program.weights)?;
-    machine::heap::give_back();
     let mut state = backend.allocate(&program.state, &memory.budget)?;
     let mut plan = backend.compile(&program, &uploaded, &memory.limits())?;
     while plan.make_ready(state.as_mut())? == Readiness::Needed {}

@@ -1,7 +1,7 @@
 //! Vectors of texts, through the loader and the engine: those of the goldens, whatever else runs.
 
 use crossbeam_channel::unbounded;
-use gannet_backend_cpu::{CpuBackend, CpuOptions};
+use gannet_backend_cpu::{ActivationFormat, CpuBackend, CpuOptions};
 use gannet_engine::{
     EmbedError, Embedding, EmbeddingRequest, EngineHandle, EngineOptions, Request, SubmitError,
 };
@@ -29,7 +29,9 @@ const VECTORS: LoadOptions = LoadOptions {
 const TOLERANCE: f32 = 1e-4;
 
 fn engine(model: &Path, options: &LoadOptions, step_rows: Option<usize>) -> EngineHandle {
-    let backend = CpuBackend::new(CpuOptions::default()).expect("the CPU is supported");
+    // As the reference computes.
+    let exact = CpuOptions { activations: ActivationFormat::Float32, ..CpuOptions::default() };
+    let backend = CpuBackend::new(exact).expect("the CPU is supported");
     let loaded = load(model, &backend, options, &|_| ()).expect("the golden loads");
     let options = EngineOptions { sequences: 8, step_rows, ..EngineOptions::default() };
     let Running { handle, .. } = start(loaded.runner, options).expect("a thread can be had");
