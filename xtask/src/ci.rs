@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::{clients, cubins, features, models, process, tidy};
+use crate::{arm, clients, cubins, features, models, process, tidy};
 
 /// One check and how to run it.
 struct Check {
@@ -34,11 +34,12 @@ const CHEAP: [Check; 4] = [
     },
 ];
 
-const COSTLY: [Check; 5] = [
+const COSTLY: [Check; 6] = [
     Check { name: "kernels", run: kernels },
     Check { name: "models", run: |root| models::fetch_all(root).map(|()| Outcome::Passed) },
     // Without target flags, so that doctests run as well.
     Check { name: "tests and doctests", run: |root| cargo(root, &["test", "--locked", "--workspace"]) },
+    Check { name: "arm", run: arm },
     Check { name: "clients", run: |root| clients::run_short(root).map(|()| Outcome::Passed) },
     Check { name: "features", run: |root| features::run(root).map(|()| Outcome::Passed) },
 ];
@@ -110,6 +111,11 @@ fn cargo(root: &Path, arguments: &[&str]) -> Result<Outcome> {
 fn kernels(root: &Path) -> Result<Outcome> {
     let compiled = cubins::run(root)?;
     Ok(compiled.map_or(Outcome::Skipped("NVRTC can't be had as a Python package"), |_| Outcome::Passed))
+}
+
+/// The CPU backend on emulated processors, where that can be had.
+fn arm(root: &Path) -> Result<Outcome> {
+    Ok(arm::run(root, arm::Extent::Short)?.map_or_else(Outcome::Skipped, |()| Outcome::Passed))
 }
 
 /// cargo-deny where it is installed; its essential checks are part of tidy either way.

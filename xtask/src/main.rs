@@ -3,6 +3,7 @@
 //!
 //! Knows the repository's layout and the tools around it; no crate of the engine depends on it.
 
+mod arm;
 mod checkpoint;
 mod ci;
 mod clients;
@@ -50,6 +51,12 @@ enum Command {
     Clients(clients::Arguments),
     /// Test what a default build leaves out: the server's optional features
     Features,
+    /// Test the CPU backend on emulated Arm processors
+    Arm {
+        /// Every format's formula and the suite by operation as well
+        #[arg(long)]
+        long: bool,
+    },
     /// Compile every kernel of the CUDA backend for every architecture that is tested; needs no card
     Cubins,
     /// Run what takes too long for every change: the whole exactness matrix, the long random runs, true shapes
@@ -84,6 +91,10 @@ fn run(command: Command) -> Result<()> {
         Command::Models => models::fetch_all(&root),
         Command::Clients(arguments) => clients::run(&root, &arguments),
         Command::Features => features::run(&root),
+        Command::Arm { long } => {
+            let extent = if long { arm::Extent::Long } else { arm::Extent::Short };
+            arm::run(&root, extent)?.map_err(|why| anyhow::anyhow!("the tests for Arm can't run: {why}"))
+        }
         Command::Cubins => cubins::run(&root).map(|_| ()),
         Command::Soak(arguments) => soak::run(&root, &arguments),
         Command::Checkpoint(arguments) => checkpoint::run(&root, &arguments),

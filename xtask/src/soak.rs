@@ -1,13 +1,14 @@
 //! What takes too long for every change: the whole exactness matrix, the long random runs of the engine, draws by the
-//! hundred thousand, checkpoints of true shapes against transformers, and the server against programs of others.
+//! hundred thousand, the CPU backend on emulated Arm processors, checkpoints of true shapes against transformers, and the
+//! server against programs of others.
 //!
 //! The tests are those of the suite, which run a slice of themselves unless `GANNET_LONG_RUN` asks for all.
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
-use crate::{clients, models, process, shapes};
+use crate::{arm, clients, models, process, shapes};
 
 /// The packages whose tests have a long form.
 const PACKAGES: [&str; 3] = ["gannet-engine", "gannet-loader", "gannet-ops"];
@@ -29,6 +30,9 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     eprintln!("soak on commit {}", commit.trim());
     if arguments.shape.is_empty() && !arguments.clients {
         long_tests(root)?;
+        if let Err(why) = arm::run(root, arm::Extent::Long)? {
+            bail!("the tests for Arm can't run: {why}");
+        }
     }
     if !arguments.clients {
         shapes::run(root, &arguments.shape)?;
