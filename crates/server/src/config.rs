@@ -25,6 +25,8 @@ pub struct Config {
     pub limits: Arc<Limits>,
     /// Most models in memory at once; the one that was not used for longest goes.
     pub loaded_models: usize,
+    /// The seed of requests that name none; each of them gets one of its own where this is absent.
+    pub seed: Option<u64>,
     /// Whether prompts and answers stand in the log.
     pub logs_text: bool,
     /// Where changes of prefix caches are published.

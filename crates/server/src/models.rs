@@ -11,7 +11,7 @@ use crate::error::ApiError;
 use crate::http::serve::Phase;
 use crate::limits::Limits;
 use crate::metrics::ModelMetrics;
-use crate::names::now_seconds;
+use crate::names::{self, now_seconds};
 use gannet_engine::{EngineHandle, PrefixFollower};
 use gannet_grammar::{GrammarError, Grammars};
 use gannet_ops::TokenId;
@@ -108,6 +108,7 @@ pub(crate) struct Served {
     pub(crate) metrics: ModelMetrics,
     pub(crate) phase: watch::Receiver<Phase>,
     limits: Arc<Limits>,
+    seed: Option<u64>,
     /// Whether prompts and answers stand in the log.
     pub(crate) logs_text: bool,
     watched: Mutex<Watched>,
@@ -129,6 +130,7 @@ pub(crate) struct Models {
     loaded_most: usize,
     limits: Arc<Limits>,
     phase: watch::Receiver<Phase>,
+    seed: Option<u64>,
     logs_text: bool,
     #[cfg(feature = "kv-events")]
     publisher: Option<crate::kv_events::Publisher>,
@@ -163,6 +165,7 @@ impl Models {
             loaded_most: config.loaded_models,
             limits: config.limits.clone(),
             phase,
+            seed: config.seed,
             logs_text: config.logs_text,
             #[cfg(feature = "kv-events")]
             publisher: None,
@@ -276,6 +279,7 @@ impl Models {
             metrics: ModelMetrics::default(),
             phase: self.phase.clone(),
             limits: self.limits.clone(),
+            seed: self.seed,
             logs_text: self.logs_text,
             watched: Mutex::new(Watched { steps: 0, since: Instant::now() }),
             faults: AtomicU64::new(0),
@@ -319,6 +323,11 @@ impl Served {
     /// Tokens of the longest sequence that can run.
     pub(crate) fn room(&self) -> usize {
         self.handle.context().min(self.handle.longest_sequence())
+    }
+
+    /// The seed of a request that names none.
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed.unwrap_or_else(names::random)
     }
 
     /// Takes places for so many answers, or says when one is expected.

@@ -76,7 +76,7 @@ pub(super) fn canary(bench: &Bench<'_>) -> Result<()> {
     let address = format!("{}/v1", server.address);
     let mut scan = Command::new("node");
     scan.arg(program).args(["scan", "--base-url", &address, "--model", NAME, "--fail-on", "any"]);
-    process::run(scan.args(["--timeout", "120"]))
+    process::run(scan.args(["--timeout", "1200"]))
 }
 
 pub(super) fn schemas(bench: &Bench<'_>) -> Result<()> {

@@ -9,6 +9,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::process;
 
+/// What every checked server is told: no check depends on luck, nor on how fast its machine is. Answers to requests that
+/// name no seed are the same everywhere, since kernels give the same bits on every processor.
+const STEADY: [&str; 6] = ["--seed", "1", "--compile-timeout", "120", "--request-timeout", "3600"];
+
 /// A running server.
 pub(super) struct Server {
     child: Child,
@@ -19,7 +23,7 @@ impl Server {
     /// Starts `gannet serve` with these arguments on a port of its own, and waits until it listens.
     pub(super) fn start(binary: &Path, arguments: &[&str]) -> Result<Self> {
         let mut command = Command::new(binary);
-        command.args(["serve", "--port", "0", "--log-level", "warn"]).args(arguments);
+        command.args(["serve", "--port", "0", "--log-level", "warn"]).args(STEADY).args(arguments);
         let child = command.stderr(Stdio::piped()).spawn().with_context(|| process::line(&command))?;
         let mut server = Self { child, address: String::new() };
         let output = server.child.stderr.take().context("the server's messages were asked for")?;

@@ -5,7 +5,6 @@
 use super::prompt::Prompt;
 use crate::error::ApiError;
 use crate::models::Served;
-use crate::names;
 use crate::wire::fields::{Field, Fields};
 use gannet_ops::TokenId;
 use gannet_ops::sampling::{Sampling, Xtc};
@@ -68,7 +67,9 @@ impl Params {
         let asked_time = fields.number("timeout", 0.001..=time.as_secs_f64())?;
         Ok(Self {
             sampling: Arc::new(sampling(fields, served)?),
-            seed: fields.integer("seed", i64::MIN..=i64::MAX)?.map_or_else(names::random, |seed| seed as u64),
+            seed: fields
+                .integer("seed", i64::MIN..=i64::MAX)?
+                .map_or_else(|| served.seed(), |seed| seed as u64),
             choices: choices(fields, served)?,
             max_tokens: None,
             min_tokens: token_count(fields, "min_tokens", 0)?.unwrap_or(0),

@@ -142,3 +142,19 @@ fn the_scores_of_a_conversation_come_by_token_id() {
         assert!((2..=3).contains(&entries.as_object().unwrap().len()));
     }
 }
+
+#[test]
+fn a_request_that_names_no_seed_gets_the_servers() {
+    let asked = |seed: Option<u64>, more: Value| {
+        let server = Server::with(|setup| setup.config.seed = seed);
+        let mut body = greedy(json!({"temperature": 1, "max_tokens": 64}));
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        [(); 2].map(|()| server.ask(PATH, &body)["choices"][0]["message"]["content"].clone())
+    };
+    let [one, again] = asked(Some(7), json!({}));
+    assert_eq!(one, again);
+    assert_eq!(asked(None, json!({"seed": 7}))[0], one);
+    assert_ne!(asked(Some(7), json!({"seed": 8}))[0], one);
+    let [one, other] = asked(None, json!({}));
+    assert_ne!(one, other);
+}

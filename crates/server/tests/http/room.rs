@@ -1,6 +1,7 @@
 //! Room: the context, the queue, time, and those who leave.
 
 use crate::support::{Connection, Server};
+use gannet_server::Limits;
 use serde_json::{Value, json};
 use std::io::Read;
 use std::time::Duration;
@@ -13,6 +14,18 @@ fn long(more: Value) -> Value {
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     body
 }
+
+/// A server of one sequence, whose context holds an answer that nobody waits for: it ends when its client leaves.
+fn endless(change: impl FnOnce(&mut Limits)) -> Server {
+    Server::with(|setup| {
+        setup.sequences = 1;
+        setup.context = Some(ENDLESS + 64);
+        change(&mut setup.limits);
+    })
+}
+
+/// Tokens of such an answer.
+const ENDLESS: usize = 1 << 20;
 
 #[test]
 fn what_the_context_can_not_hold_is_refused_with_the_numbers() {
@@ -29,13 +42,10 @@ fn what_the_context_can_not_hold_is_refused_with_the_numbers() {
 
 #[test]
 fn a_full_queue_refuses_at_once_and_says_when_to_come_again() {
-    let server = Server::with(|setup| {
-        setup.sequences = 1;
-        setup.limits.waiting = 1;
-    });
+    let server = endless(|limits| limits.waiting = 1);
     server.refuses(PATH, &long(json!({"n": 3})), 400, "n");
     server.ask(PATH, &long(json!({"n": 2, "max_tokens": 4})));
-    let stream = || begun(&server, &long(json!({"stream": true, "max_tokens": 500})));
+    let stream = || begun(&server, &long(json!({"stream": true, "max_tokens": ENDLESS})));
     let mut streams = [stream(), stream()];
     streams.iter_mut().for_each(|stream| drop(stream.read_until("\r\n\r\n")));
     let refused = server.post(PATH, &long(json!({})));
@@ -62,17 +72,16 @@ fn a_request_ends_at_its_time() {
 
 #[test]
 fn silence_in_a_stream_is_filled_with_comments() {
-    let server = Server::with(|setup| {
-        setup.sequences = 1;
-        setup.limits.keep_alive = Duration::from_millis(1);
-    });
-    let mut first = begun(&server, &long(json!({"stream": true})));
+    let server = endless(|limits| limits.keep_alive = Duration::from_millis(1));
+    let mut first = begun(&server, &long(json!({"stream": true, "max_tokens": ENDLESS})));
     first.read_until("data: ");
-    // This one waits in the queue for all of the first.
-    let answer = server.post(PATH, &long(json!({"stream": true, "max_tokens": 2})));
-    assert!(answer.body.starts_with(": keep-alive"), "{answer:?}");
-    assert!(answer.body.contains(": keep-alive, 0 requests go before"), "{answer:?}");
-    assert_eq!(answer.events().last().unwrap()["choices"][0]["finish_reason"], "length");
+    // This one waits in the queue until the first is left.
+    let mut second = begun(&server, &long(json!({"stream": true, "max_tokens": 2})));
+    let silence = second.read_until(": keep-alive, 0 requests go before\n\n");
+    assert!(!silence.contains("data: "), "{silence}");
+    drop(first);
+    let rest = String::from_utf8(second.read_bytes()).unwrap();
+    assert!(rest.contains("\"length\"") && rest.contains("data: [DONE]"), "{rest}");
 }
 
 /// A connection on which this request was sent.
@@ -113,8 +122,8 @@ fn a_server_that_stops_ends_what_it_has_and_takes_nothing_new() {
 
 #[test]
 fn what_is_left_when_the_time_to_drain_is_over_hears_so() {
-    let mut server = Server::with(|setup| setup.limits.drain_time = Duration::from_millis(1));
-    let mut stream = begun(&server, &long(json!({"stream": true, "max_tokens": 500, "n": 4})));
+    let mut server = endless(|limits| limits.drain_time = Duration::from_millis(1));
+    let mut stream = begun(&server, &long(json!({"stream": true, "max_tokens": ENDLESS, "n": 2})));
     stream.read_until("data: ");
     server.stop();
     let rest = String::from_utf8(stream.read_bytes()).unwrap();

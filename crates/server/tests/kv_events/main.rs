@@ -14,6 +14,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use support::Server;
 
 /// Tokens of a page.
@@ -112,6 +113,18 @@ fn ask_for_all(server: &Server) {
     }
 }
 
+/// Asks for prompts that nobody knows until an event was heard.
+fn ask_until(server: &Server, is_heard: &AtomicBool) {
+    for round in 0.. {
+        if is_heard.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut salted = prompt(7, PAGE);
+        salted["cache_salt"] = json!(format!("before {round}"));
+        server.ask("/v1/completions", &salted);
+    }
+}
+
 /// The events of a kind.
 fn of_kind<'a>(heard: &'a [(Value, Value)], kind: &str) -> Vec<&'a Value> {
     heard.iter().map(|(_, event)| event).filter(|event| event["type"] == kind).collect()
@@ -156,9 +169,15 @@ fn a_router_hears_what_a_replica_knows_and_forgets() {
         setup.sequences = 1;
     });
     // The model is loaded, and its cache followed, when it is first asked for. A subscription reaches the publisher a little
-    // later than its connection stands: what is asked for until then isn't heard.
+    // later than its connection stands, so that the first event that is heard says that all others will be.
     let mut subscriber = Subscriber::to(&endpoint);
     let mut heard = Vec::new();
+    let is_heard = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| ask_until(&server, &is_heard));
+        subscriber.line();
+        is_heard.store(true, Ordering::Relaxed);
+    });
     std::thread::scope(|scope| {
         let asking = scope.spawn(|| ask_for_all(&server));
         let last = prompt(99, PAGE)["prompt"].clone();

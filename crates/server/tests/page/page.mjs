@@ -8,8 +8,31 @@ const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
 const faults = [];
 
+// Runs in the page: of an answer that `window.holds`, the first events alone come, however fast the server is, so that
+// nothing but the button ends it.
+function holding() {
+  const { fetch } = window;
+  window.fetch = async (address, options) => {
+    const response = await fetch(address, options);
+    if (!window.holds || !options?.signal) return response;
+    const [reader, decoder] = [response.body.getReader(), new TextDecoder()];
+    const left = new Promise((_, reject) => options.signal.addEventListener("abort", () => reject(options.signal.reason)));
+    let text = "";
+    const pull = async (controller) => {
+      if (/^data: .*\n\n/m.test(text)) await left;
+      const { value } = await reader.read();
+      text += decoder.decode(value);
+      controller.enqueue(value);
+    };
+    return new Response(new ReadableStream({ pull }), { headers: response.headers });
+  };
+}
+
 async function open(options) {
   const page = await browser.newPage(options);
+  // Long enough for any machine: who waits so long hangs.
+  page.setDefaultTimeout(600000);
+  await page.addInitScript(holding);
   page.on("pageerror", (error) => faults.push(String(error)));
   page.on("console", (message) => message.type() === "error" && faults.push(message.text()));
   page.on("request", (request) => {
@@ -26,7 +49,8 @@ async function say(page, text) {
   await page.press("#prompt", "Enter");
 }
 
-const ended = (page) => page.waitForFunction(() => document.getElementById("stop").disabled, null, { timeout: 60000 });
+const ended = (page) => page.waitForFunction(() => document.getElementById("stop").disabled);
+const drawn = (page) => page.waitForFunction(() => document.querySelector("#plots output").textContent !== "–");
 
 // A chat with the keyboard alone.
 const page = await open({ viewport: { width: 1100, height: 800 }, colorScheme: "light" });
@@ -45,11 +69,13 @@ await page.screenshot({ path: `${folder}/chat-light.png` });
 await page.click("summary");
 await page.fill("#max_tokens", "1500");
 await page.click("summary");
+await page.evaluate(() => (window.holds = true));
 await say(page, "Tell me a very long story.");
 await page.waitForFunction(() => document.querySelectorAll(".said.assistant").length === 2);
 await page.click("#stop");
 await ended(page);
 assert.equal(await page.textContent("#status"), "Stopped");
+await page.evaluate(() => (window.holds = false));
 
 // What a model says is text, never markup.
 const wicked = "# Title\n**bold** <img src=x onerror=alert(1)> `<b>`\n- one\n- [x](javascript:alert(1))\n```\n<script>alert(1)</script>\n```";
@@ -85,7 +111,7 @@ await page.route("**/v1/chat/completions", async (route) => {
   await route.continue({ postData: JSON.stringify({ ...body, tool_choice: isFirst ? "required" : "none", parallel_tool_calls: false }) });
 });
 await say(page, "What time is it?");
-await page.waitForSelector(".call + form", { timeout: 60000 });
+await page.waitForSelector(".call + form");
 assert.match(await page.textContent(".call"), /^now\(\{\s*\}\)$/);
 await page.screenshot({ path: `${folder}/tool.png` });
 await page.fill(".said form input", "Half past nine");
@@ -95,7 +121,7 @@ assert.equal(await page.locator(".said.assistant").count(), 2);
 
 // The engine.
 await page.click("#tab-engine");
-await page.waitForTimeout(2500);
+await drawn(page);
 assert.equal(await page.locator("figure").count(), 10);
 // This model has pages of one kind.
 for (const [title, isShown] of [["Pages, full", true], ["Pages, window", false]]) {
@@ -115,7 +141,7 @@ await phone.screenshot({ path: `${folder}/phone-dark.png` });
 const width = await phone.evaluate(() => document.documentElement.scrollWidth);
 assert.ok(width <= 390, `the page is ${width} wide`);
 await phone.click("#tab-engine");
-await phone.waitForTimeout(1500);
+await drawn(phone);
 await phone.screenshot({ path: `${folder}/engine-dark.png` });
 
 await browser.close();

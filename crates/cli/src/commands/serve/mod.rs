@@ -68,6 +68,9 @@ pub(crate) struct ServeArguments {
     /// Models in memory at once, those longest unused go first [default: what memory allows]
     #[arg(long, value_name = "N", value_parser = values::streams)]
     max_loaded_models: Option<usize>,
+    /// Seed of requests that name none: the same request gets the same answer then [default: a new one for each]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     host: IpAddr,
@@ -200,6 +203,7 @@ fn config(arguments: &ServeArguments) -> Result<Config, Failure> {
         tls: tls.map(|(certificate, key)| Tls { certificate: certificate.clone(), key: key.clone() }),
         limits: Arc::new(arguments.limits.limits.clone()),
         loaded_models: arguments.max_loaded_models.unwrap_or(usize::MAX),
+        seed: arguments.seed,
         logs_text: arguments.log_text,
         #[cfg(feature = "kv-events")]
         kv_events: kv_events(arguments),

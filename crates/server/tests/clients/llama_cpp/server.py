@@ -9,10 +9,10 @@ import os
 import sys
 
 # Batches, threads and the like change no answer; templates, caches and drafts have no counterpart and are not among these.
-IGNORED = {"--temp": 1, "--seed": 1, "--offline": 0, "--hf-repo": 1, "--hf-file": 1, "--batch-size": 1, "--ubatch-size": 1,
+IGNORED = {"--temp": 1, "--offline": 0, "--hf-repo": 1, "--hf-file": 1, "--batch-size": 1, "--ubatch-size": 1,
            "--threads": 1, "--n-gpu-layers": 1, "--cont-batching": 0, "--metrics": 0, "--no-slots": 0, "--n-predict": 1,
            "--kv-unified": 0, "-fa": 1, "--no-jinja": 0, "--jinja": 0, "--verbose": 0, "--model": 1, "--model-url": 1}
-TAKEN = {"--port": 1, "--host": 1, "--alias": 1, "--ctx-size": 1, "--parallel": 1, "--api-key": 1, "--embedding": 0,
+TAKEN = {"--port": 1, "--host": 1, "--alias": 1, "--ctx-size": 1, "--parallel": 1, "--seed": 1, "--api-key": 1, "--embedding": 0,
          "--pooling": 1, "--cors-origins": 1}
 # What the tests with the official client call the model.
 NAMES = ["gpt-3.5-turbo-instruct", "gpt-3.5-turbo", "gpt-4.1", "text-embedding-3-small"]
@@ -44,6 +44,7 @@ def main():
     if "--ctx-size" in given:
         command += ["--context", str(int(given["--ctx-size"]) // slots)]
     command += ["--max-sequences", str(slots), "--max-loaded-models", "2", "--memory", "1GiB"]
+    command += ["--seed", given.get("--seed", "1")]
     if "--cors-origins" in given:
         command += ["--cors-origin", given["--cors-origins"]]
     environment = dict(os.environ)

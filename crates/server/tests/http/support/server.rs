@@ -101,6 +101,7 @@ impl Server {
                 tls: None,
                 limits: Arc::default(),
                 loaded_models: 8,
+                seed: Some(1),
                 logs_text: false,
                 #[cfg(feature = "kv-events")]
                 kv_events: None,
