@@ -78,7 +78,7 @@ assert.equal(await page.textContent("#status"), "Stopped");
 await page.evaluate(() => (window.holds = false));
 
 // What a model says is text, never markup.
-const wicked = "# Title\n**bold** <img src=x onerror=alert(1)> `<b>`\n- one\n- [x](javascript:alert(1))\n```\n<script>alert(1)</script>\n```";
+const wicked = "# Title\n**bold** <img src=x onerror=alert(1)> `<b>`\n- one\n- [x](javascript:alert(1))\n\n7. seven\n```\n<script>alert(1)</script>\n```";
 const chunk = (choice) => `data: ${JSON.stringify({ choices: [{ index: 0, ...choice }] })}\n\n`;
 await page.route("**/v1/chat/completions", (route) =>
   route.fulfill({
@@ -93,7 +93,8 @@ const last = page.locator(".said.assistant").last();
 assert.equal(await last.locator("img, script, i, b, a").count(), 0);
 assert.equal(await last.locator("strong").textContent(), "bold");
 assert.equal(await last.locator("pre").textContent(), "<script>alert(1)</script>");
-assert.equal(await last.locator("li").count(), 2);
+assert.equal(await last.locator("ul li").count(), 2);
+assert.equal(await last.locator("ol").getAttribute("start"), "7");
 assert.match(await last.locator("details").textContent(), /<i>hm<\/i>/);
 await page.unroute("**/v1/chat/completions");
 await page.click("#clear");
@@ -129,6 +130,9 @@ for (const [title, isShown] of [["Pages, full", true], ["Pages, window", false]]
   assert.equal(await figure.isVisible(), isShown, title);
 }
 assert.match(await page.locator("figure", { hasText: "Pages, full" }).locator("output").textContent(), /% running, .*% cached/);
+const hits = page.locator("figure", { hasText: "Prefix hits" });
+assert.deepEqual(await hits.locator(".scale span").allTextContents(), ["100 %", "50 %", "0"]);
+assert.deepEqual(await hits.locator(".times span").allTextContents(), ["2 minutes ago", "now"]);
 await page.screenshot({ path: `${folder}/engine-light.png` });
 await page.press("#tab-engine", "ArrowLeft");
 assert.ok(await page.isVisible("#prompt"));

@@ -62,7 +62,10 @@ function markdown(text, parent) {
       block = null;
     } else if (item) {
       const kind = item[1] === undefined ? "UL" : "OL";
-      if (block?.tagName !== kind) block = parent.appendChild(element(kind));
+      if (block?.tagName !== kind) {
+        block = parent.appendChild(element(kind));
+        if (kind === "OL") block.start = Number(item[1]);
+      }
       inline(item[2], block.appendChild(element("li")));
     } else if (quote) {
       if (block?.tagName !== "BLOCKQUOTE") block = parent.appendChild(element("blockquote"));
@@ -288,6 +291,7 @@ const PLOTS = [
   pages("open"),
   {
     title: "Time of a step",
+    least: 0.1,
     unit: " ms",
     parts: PHASES,
     isSum: true,
@@ -299,7 +303,7 @@ const PLOTS = [
     of: (now, before) => [ratio(now, before, "gannet_step_rows_total", "gannet_steps_total")],
   },
   { title: "Steps", unit: "/s", of: rate("gannet_steps_total") },
-  { title: "Wait of a new request", unit: " s", of: (now) => [sum(now, "gannet_queue_wait_seconds")] },
+  { title: "Wait of a new request", unit: " s", least: 0.1, of: (now) => [sum(now, "gannet_queue_wait_seconds")] },
 ];
 let last = null;
 
@@ -327,6 +331,12 @@ function ratio(now, before, above, below, labels) {
   return difference > 0 ? (sum(now, above, labels) - sum(before, above, labels)) / difference : 0;
 }
 
+// The least of 1, 2, 5, 10 and so on that a number doesn't exceed: where a plot ends.
+function above(number) {
+  const power = 10 ** Math.floor(Math.log10(number));
+  return power * [1, 2, 5, 10].find((step) => step * power >= number);
+}
+
 const shown = (number) => (number >= 30 || Number.isInteger(number) ? String(Math.round(number)) : number.toFixed(1));
 
 // What a plot's newest point says: one number, or one for each part.
@@ -346,39 +356,52 @@ function figure({ title, parts = [""] }) {
   svg.setAttribute("preserveAspectRatio", "none");
   svg.setAttribute("role", "img");
   svg.setAttribute("aria-label", `${title} over two minutes`);
+  const grid = svg.appendChild(document.createElementNS(space, "path"));
+  grid.setAttribute("class", "lines");
+  grid.setAttribute("d", [0, 50, 100].map((y) => `M0,${y}H${POINTS - 1}`).join(""));
   const paths = parts.map((_, place) => {
     const path = document.createElementNS(space, "path");
     path.setAttribute("class", `part-${place}`);
     svg.prepend(path);
     return path;
   });
-  made.append(caption, svg);
+  // What the lines stand for: the largest value, half of it, nothing.
+  const scale = element("div", "scale");
+  const marks = ["", "", "0"].map((text) => scale.appendChild(element("span", "", text)));
+  const times = element("div", "times");
+  times.append(element("span", "", "2 minutes ago"), element("span", "", "now"));
+  for (const axis of [scale, times]) axis.setAttribute("aria-hidden", "true");
+  const frame = element("div", "plot");
+  frame.append(scale, svg, times);
+  made.append(caption, frame);
   if (parts.length > 1) {
     const legend = element("p", "legend");
     parts.forEach((part, place) => legend.append(element("span", `part-${place}`, part)));
     made.append(legend);
   }
   find("plots").append(made);
-  return { made, svg, paths, value };
+  return { made, svg, paths, value, marks };
 }
 
 // Parts lie on one another: each is drawn up to the sum of those before it and itself, the largest behind.
 function plot(kind) {
-  const { made, svg, paths, value } = figure(kind);
+  const { made, svg, paths, value, marks } = figure(kind);
+  const { unit = "" } = kind;
   const points = [];
   return (now, before, seconds) => {
     made.hidden = kind.isShown !== undefined && !kind.isShown(now);
     const values = kind.of(now, before, seconds);
     points.push(values.map((_, place) => values.slice(0, place + 1).reduce((total, part) => total + part, 0)));
     if (points.length > POINTS) points.shift();
-    const most = kind.most ?? Math.max(...points.map((sums) => sums.at(-1)), 1e-9);
+    const most = kind.most ?? above(Math.max(...points.map((sums) => sums.at(-1)), kind.least ?? 1));
+    [most, most / 2].forEach((number, place) => (marks[place].textContent = `${Number(number.toPrecision(2))}${unit}`));
     const first = POINTS - points.length;
     paths.forEach((path, part) => {
-      const at = points.map((sums, place) => `${first + place},${(98 - (94 * Math.min(sums[part], most)) / most).toFixed(2)}`);
+      const at = points.map((sums, place) => `${first + place},${(100 - (100 * Math.min(sums[part], most)) / most).toFixed(2)}`);
       path.setAttribute("d", `M${first},100L${at.join("L")}L${POINTS - 1},100Z`);
     });
     value.textContent = said(kind, values);
-    svg.setAttribute("aria-label", `${kind.title} over two minutes, now ${value.textContent}`);
+    svg.setAttribute("aria-label", `${kind.title} over two minutes, from 0 to ${marks[0].textContent}, now ${value.textContent}`);
   };
 }
 
