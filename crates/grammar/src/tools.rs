@@ -14,6 +14,9 @@ use crate::schema;
 /// Closes all of DeepSeek's calls.
 const DEEPSEEK_END: &str = "<｜tool▁calls▁end｜>";
 
+/// A message of Harmony: what opens its header, its text, and the message behind it.
+const HARMONY_MARKS: [&str; 3] = ["<|channel|>", "<|message|>", "<|start|>"];
+
 /// Which tools an answer calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolChoice<'a> {
@@ -44,7 +47,7 @@ pub enum Reasoning {
 
 impl Grammars {
     /// The grammar of an answer that calls tools; `None` where nothing is to be held, since the model may choose and no
-    /// tool is strict, or since nothing in its format shows where a call begins.
+    /// tool is strict.
     ///
     /// # Errors
     /// There is no such tool, there are too many, or a schema can't be held.
@@ -72,7 +75,8 @@ impl Grammars {
         let calls = chosen.iter().enumerate().map(call).collect::<Result<Vec<_>, _>>()?.join(" | ");
         let answer = match (choice, writer.opener()) {
             (ToolChoice::Auto, Some(opener)) => writer.freely(opener),
-            (ToolChoice::Auto, None) => return Ok(None),
+            (ToolChoice::Auto, None) if format == CallFormat::Harmony => writer.in_channels(),
+            (ToolChoice::Auto, None) => writer.wholly(),
             (ToolChoice::Required { parallel: true }, _) => writer.opened(&writer.several()),
             (ToolChoice::Required { parallel: false } | ToolChoice::Named { .. }, _) => {
                 writer.opened(&writer.one())
@@ -218,8 +222,29 @@ impl Writer<'_> {
     fn freely(&mut self, opener: &str) -> String {
         let before = self.up_to("before", opener);
         let calls = self.several();
-        self.rules += &format!("TEXT: {}\n", without(opener));
+        self.rules += &format!("TEXT: {}\n", without(&[opener]));
         format!("TEXT? | {before} {calls}")
+    }
+
+    /// Text, or calls as the whole answer: a text doesn't begin as calls do.
+    fn wholly(&mut self) -> String {
+        let calls = self.several();
+        let first: String =
+            ['{', '['].into_iter().filter(|letter| self.format.begins_with(*letter)).collect();
+        let text = without(self.format.marks());
+        self.rules += &format!("TEXT: {text} & ~/\\s*[{}](?s:.*)/\n", first.replace('[', "\\["));
+        format!("TEXT? | {calls}")
+    }
+
+    /// Harmony's messages: reasoning, words that go before, then the answer or a call.
+    fn in_channels(&mut self) -> String {
+        let [channel, message, start] = HARMONY_MARKS.map(|mark| self.mark(mark));
+        let thoughts = self.up_to("thoughts", "<|end|>");
+        let calls = self.several();
+        self.rules += &format!("TEXT: {}\n", without(self.format.marks()));
+        let aside =
+            format!("{channel} (\"analysis\" | \"commentary\") {message} {thoughts} {start} \"assistant\"");
+        format!("({aside})* ({channel} \"final\" {message} TEXT? | {calls})")
     }
 
     fn reasoning(&mut self, reasoning: Reasoning) -> String {
@@ -240,8 +265,7 @@ impl Writer<'_> {
 
     /// What stands before the text of Harmony's final message.
     fn channels(&mut self) -> String {
-        let [channel, message, start] =
-            ["<|channel|>", "<|message|>", "<|start|>"].map(|mark| self.mark(mark));
+        let [channel, message, start] = HARMONY_MARKS.map(|mark| self.mark(mark));
         let thoughts = self.up_to("thoughts", "<|end|>");
         format!(
             "({channel} \"analysis\" {message} {thoughts} {start} \"assistant\")? {channel} \"final\" {message}"
@@ -437,17 +461,13 @@ impl Writer<'_> {
     }
 }
 
-/// A terminal of texts that don't have a mark in them.
-fn without(mark: &str) -> String {
-    let escaped: String = mark
-        .chars()
-        .map(
-            |letter| {
-                if "\\.+*?()|[]{}^$/".contains(letter) { format!("\\{letter}") } else { letter.to_string() }
-            },
-        )
-        .collect();
-    format!("/(?s:.+)/ & ~/(?s:.*){escaped}(?s:.*)/")
+/// A terminal of texts that have none of these marks in them.
+fn without(marks: &[&str]) -> String {
+    let escape = |letter: char| {
+        if "\\.+*?()|[]{}^$/".contains(letter) { format!("\\{letter}") } else { letter.to_string() }
+    };
+    let none = |mark: &&str| format!(" & ~/(?s:.*){}(?s:.*)/", mark.chars().map(escape).collect::<String>());
+    format!("/(?s:.+)/{}", marks.iter().map(none).collect::<String>())
 }
 
 #[cfg(test)]
@@ -457,7 +477,7 @@ mod tests {
 
     #[test]
     fn a_text_without_a_mark_is_a_terminal() {
-        assert_eq!(without("[X]"), r"/(?s:.+)/ & ~/(?s:.*)\[X\](?s:.*)/");
+        assert_eq!(without(&["[X]"]), r"/(?s:.+)/ & ~/(?s:.*)\[X\](?s:.*)/");
         assert_eq!(json!("a\"b").to_string(), lark_string("a\"b"));
     }
 }

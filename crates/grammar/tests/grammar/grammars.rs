@@ -310,6 +310,57 @@ fn reasoning_goes_before_required_calls_and_text_before_free_ones() {
 }
 
 #[test]
+fn strict_tools_are_held_where_nothing_but_its_beginning_shows_a_call() {
+    let model = qwen();
+    let channel = |header: &str, body: &str| format!("<|channel|>{header}<|message|>{body}");
+    let aside = |header: &str| channel(header, "hm<|end|><|start|>assistant");
+    let json = |name: &str, key: &str| format!(r#"{{"name": "{name}", "{key}": {{}}}}"#);
+    let call = |name: &str| channel(&format!("commentary to=functions.{name} <|constrain|>json"), "{}");
+    for (format, fitting, others) in [
+        (
+            CallFormat::Llama3Json,
+            vec!["Sure.".to_owned(), String::new(), json("now", "parameters"), " a {b}".to_owned()],
+            vec![json("never", "parameters"), r#"{"a": 1}"#.to_owned(), " [1]".to_owned()],
+        ),
+        (
+            CallFormat::GenericJson,
+            vec!["Sure.".to_owned(), json("now", "arguments"), format!("[{}]", json("now", "arguments"))],
+            vec![json("never", "arguments"), r#"{"name": "weather", "arguments": {}}"#.to_owned()],
+        ),
+        (
+            CallFormat::Pythonic,
+            vec!["{Sure}".to_owned(), "[now()]".to_owned(), r#"[weather(city="Rome", days=2)]"#.to_owned()],
+            vec!["[never()]".to_owned(), "[weather(days=2)]".to_owned(), "\n[1]".to_owned()],
+        ),
+        (
+            CallFormat::Harmony,
+            vec![
+                channel("final", "Sure."),
+                call("now"),
+                aside("analysis") + &channel("final", ""),
+                aside("analysis") + &aside("commentary") + &call("now"),
+            ],
+            vec![call("never"), call("weather"), "Sure.".to_owned(), aside("analysis")],
+        ),
+    ] {
+        let grammar = model.grammars.for_tools(format, &tools(), ToolChoice::Auto, Reasoning::None);
+        let grammar = grammar.unwrap().unwrap();
+        let accepts = |text: &String| {
+            let mut constraint = model.grammars.compile(&grammar).unwrap();
+            let ids = model.tokenizer.encode(text, Specials::Parse).unwrap();
+            ids.iter().all(|id| constraint.advance(TokenId(*id)).is_ok())
+                && constraint.may_end().unwrap_or(false)
+        };
+        for text in &fitting {
+            assert!(accepts(text), "{format:?}: {text}");
+        }
+        for text in &others {
+            assert!(!accepts(text), "{format:?}: {text}");
+        }
+    }
+}
+
+#[test]
 fn a_form_stands_behind_reasoning_or_beside_calls() {
     let model = qwen();
     let think = ReasoningFormat::Think;

@@ -143,7 +143,7 @@ impl CallFormat {
     }
 
     /// Whether an answer that begins with this letter may be calls as a whole.
-    pub(super) fn begins_with(self, letter: char) -> bool {
+    pub fn begins_with(self, letter: char) -> bool {
         match self {
             Self::Llama3Json | Self::GenericJson => letter == '{' || letter == '[',
             Self::Pythonic => letter == '[',
