@@ -71,6 +71,13 @@ macro_rules! number {
     };
 }
 
+/// A count of what isn't done here, by the name that dashboards read.
+macro_rules! speculation {
+    ($name:literal, $help:literal) => {
+        number!("counter", $name, $help, |_, _| 0.0)
+    };
+}
+
 const FAMILIES: &[Family] = &[
     number!("gauge", "vllm:num_requests_running", "Answers that are being made.", |_, stats| stats.running
         as f64),
@@ -133,6 +140,12 @@ const FAMILIES: &[Family] = &[
             }
         },
     },
+    speculation!("vllm:spec_decode_num_drafts_total", "Drafts of tokens; nothing is drafted."),
+    speculation!("vllm:spec_decode_num_draft_tokens_total", "Tokens of drafts; nothing is drafted."),
+    speculation!(
+        "vllm:spec_decode_num_accepted_tokens_total",
+        "Tokens of drafts that stood; nothing is drafted."
+    ),
     histogram!("vllm:time_to_first_token_seconds", first_token, "From a request to its first token."),
     histogram!("vllm:inter_token_latency_seconds", between_tokens, "From one token to the next."),
     histogram!(

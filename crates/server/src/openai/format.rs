@@ -38,7 +38,11 @@ pub(crate) fn response_format(field: Field, schema: Schema) -> Result<Option<For
     let path = kind.path.clone();
     let form = match kind.value.as_str() {
         Some("text") => None,
-        Some("json_object") => Some(Form { path, grammar: Grammar::json_object() }),
+        // Others of the field take a schema here.
+        Some("json_object") => match format.take("schema") {
+            Some(schema) => Some(json(schema)?),
+            None => Some(Form { path, grammar: Grammar::json_object() }),
+        },
         Some("json_schema") => match schema {
             Schema::Nested => {
                 let mut inner = format.require("json_schema", "an object with name and schema")?.object()?;
@@ -71,6 +75,7 @@ fn guided(fields: &mut Fields) -> Result<Vec<Form>, ApiError> {
     let mut forms = Vec::new();
     for (name, form) in [
         ("guided_json", json as fn(Field) -> Result<Form, ApiError>),
+        ("json_schema", json),
         ("guided_regex", regex),
         ("guided_choice", choice),
         ("guided_grammar", lark),
@@ -176,6 +181,10 @@ mod tests {
             json!({"response_format": {"type": "json_object"}}),
             Some(("response_format.type", object.clone())),
         );
+        check(
+            json!({"response_format": {"type": "json_object", "schema": schema}}),
+            Some(("response_format.schema", grammar.clone())),
+        );
         let named = json!({"name": "n", "schema": schema, "strict": true});
         let format = json!({"type": "json_schema", "json_schema": named});
         check(
@@ -183,6 +192,7 @@ mod tests {
             Some(("response_format.json_schema.schema", grammar.clone())),
         );
         check(json!({"guided_json": schema}), Some(("guided_json", grammar.clone())));
+        check(json!({"json_schema": schema}), Some(("json_schema", grammar.clone())));
         check(json!({"guided_json": schema.to_string()}), Some(("guided_json", grammar.clone())));
         check(json!({"structured_outputs": {"json": schema}}), Some(("structured_outputs.json", grammar)));
         check(

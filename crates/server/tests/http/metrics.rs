@@ -21,6 +21,8 @@ fn what_is_answered_is_counted() {
         "vllm:request_generation_tokens_bucket{model_name=\"toy\",le=\"10.0\"} 2",
         "vllm:request_generation_tokens_bucket{model_name=\"toy\",le=\"+Inf\"} 2",
         "vllm:num_requests_waiting{model_name=\"toy\"} 0",
+        "# TYPE vllm:spec_decode_num_accepted_tokens_total counter",
+        "vllm:spec_decode_num_draft_tokens_total{model_name=\"toy\"} 0",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }

@@ -1,6 +1,6 @@
 //! What routes take: a schema a body.
 
-use super::kinds::{Property, flag, integer, list, number, one_of, taken, text};
+use super::kinds::{Property, flag, integer, json_schema, list, number, one_of, taken, text};
 use crate::limits::Limits;
 use crate::openai::request::OWN_VARIABLES;
 use serde_json::{Map, Value, json};
@@ -124,7 +124,7 @@ impl Bodies<'_> {
 
     /// The field's names for the form of an answer.
     fn guided(&self) -> Vec<Property> {
-        let schema = json!({"type": ["object", "boolean", "string"]});
+        let schema = json_schema();
         let texts = list(text(), 1, self.limits.choice_texts);
         let outputs = [
             ("json", schema.clone()),
@@ -134,7 +134,8 @@ impl Bodies<'_> {
             ("grammar", text()),
         ];
         vec![
-            ("guided_json", schema),
+            ("guided_json", schema.clone()),
+            ("json_schema", schema),
             ("guided_regex", text()),
             ("guided_grammar", text()),
             ("guided_choice", texts),
@@ -145,7 +146,8 @@ impl Bodies<'_> {
     /// The same with the protocol's own.
     fn forms(&self) -> Vec<Property> {
         let named = json!({"anyOf": [
-            taken(&["type"], &[("type", one_of(&["text", "json_object"]))]),
+            taken(&["type"], &[("type", one_of(&["text"]))]),
+            taken(&["type"], &[("type", one_of(&["json_object"])), ("schema", json_schema())]),
             taken(&["type", "json_schema"], &[
                 ("type", one_of(&["json_schema"])), ("json_schema", taken(&["name", "schema"], &self.schema())),
             ]),
@@ -159,7 +161,7 @@ impl Bodies<'_> {
             ("name", json!({"type": "string", "minLength": 1, "maxLength": self.limits.name_letters})),
             ("description", text()),
             ("strict", flag()),
-            ("schema", json!({"type": ["object", "boolean", "string"]})),
+            ("schema", json_schema()),
         ]
     }
 
@@ -277,7 +279,8 @@ impl Bodies<'_> {
 
     fn response(&self) -> Vec<Property> {
         let format = json!({"anyOf": [
-            taken(&["type"], &[("type", one_of(&["text", "json_object"]))]),
+            taken(&["type"], &[("type", one_of(&["text"]))]),
+            taken(&["type"], &[("type", one_of(&["json_object"])), ("schema", json_schema())]),
             taken(&["type", "name", "schema"], &[vec![("type", one_of(&["json_schema"]))], self.schema()].concat()),
         ]});
         vec![

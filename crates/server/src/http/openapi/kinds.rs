@@ -10,6 +10,10 @@ pub(super) fn optional(schema: Value) -> Value {
     json!({"anyOf": [schema, {"type": "null"}]})
 }
 
+pub(super) fn json_schema() -> Value {
+    json!({"type": ["object", "boolean", "string"]})
+}
+
 pub(super) fn text() -> Value {
     json!({"type": "string"})
 }

@@ -26,7 +26,7 @@ use axum::http::Request;
 use axum::response::Response;
 use form::{Form, ResponseStream, Truncation};
 use gannet_text::chat::Message;
-use input::{Delivery, ResponseRequest};
+use input::Delivery;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use store::Entry;
@@ -44,31 +44,25 @@ pub(crate) async fn create(
     let served = model(&app, &mut fields).await?;
     let request = input::take(fields, &served)?;
     let mut messages = earlier(&app, key, request.previous.as_deref())?;
-    let ResponseRequest {
-        previous,
-        instructions,
-        said,
-        options,
-        wanted,
-        params,
-        delivery,
-        is_kept,
-        truncates,
-        echo,
-    } = request;
-    messages.extend(said);
-    let shown: Vec<Message> = instructions.into_iter().chain(messages.iter().cloned()).collect();
-    let conversation = Conversation { messages: shown, tools: wanted.tools.shown.clone(), options };
-    let room = if truncates { params.room(&served) } else { usize::MAX };
+    messages.extend(request.said);
+    let shown: Vec<Message> = request.instructions.into_iter().chain(messages.iter().cloned()).collect();
+    let tools = request.wanted.tools.shown.clone();
+    let conversation = Conversation { messages: shown, tools, options: request.options };
+    let room = if request.truncates { request.params.room(&served) } else { usize::MAX };
     let (mut prompt, formats, left_out) = prompt::of_chat_within(&app, &served, conversation, room).await?;
-    params.cut(&mut prompt, &served);
-    let truncation = if truncates { Truncation::Auto { left_out } } else { Truncation::Disabled };
-    let head = Head::new("resp_", &served);
-    let form = Form { head, echo, previous, truncation, extras: params.extras };
-    let held = held::of_chat(&app, &served, wanted, formats).await?;
-    let mut answering = Answering::start(served, vec![prompt], &params, &held, "input")?;
-    let keeper = is_kept.then(|| Keeper { app: app.clone(), key, messages });
-    match delivery {
+    request.params.cut(&mut prompt, &served);
+    let truncation = if request.truncates { Truncation::Auto { left_out } } else { Truncation::Disabled };
+    let form = Form {
+        head: Head::new("resp_", &served),
+        echo: request.echo,
+        previous: request.previous,
+        truncation,
+        extras: request.params.extras,
+    };
+    let held = held::of_chat(&app, &served, request.wanted, formats).await?;
+    let mut answering = Answering::start(served, vec![prompt], &request.params, &held, "input")?;
+    let keeper = request.is_kept.then(|| Keeper { app: app.clone(), key, messages });
+    match request.delivery {
         Delivery::Stream => {
             let stream = ResponseStream::new(form, keeper);
             Ok(sse::respond(answering, stream, &app.config.limits))
