@@ -1,20 +1,23 @@
 //! How many rows a step may have, so that it takes about as long as it should.
 //!
 //! While only prompts are computed, a step is to take 250 ms, which still lets a cancel through quickly. While anyone
-//! decodes, it is to take 2.7 times what decoding alone takes, at least 25 ms and at most 250 ms: then the slowest steps
-//! stay under three of the usual ones, and a prompt gets five eighths of the time, so that it comes in about twice the
-//! time that it takes alone, small chunks being slower. Both parts of a step are measured on the steps themselves: what decoding takes,
-//! and what each row of a prompt adds, which grows with what it reads. What decoding takes grows too, as answers get longer,
-//! so that while a prompt is computed every 32nd step is without it.
+//! decodes, it is to take 2.85 times what decoding alone takes, at least 25 ms and at most 250 ms: then the slowest steps
+//! stay under three of the usual ones, and a prompt gets two thirds of the time, so that it comes in about twice the
+//! time that it takes alone, small chunks being slower. Both parts of a step are measured on the steps themselves: what
+//! decoding takes, and what each row of a prompt adds, which grows with what it reads: a step with the rows of several
+//! prompts says less of each. What decoding takes grows too, as answers get longer, so that while a prompt is computed
+//! every 32nd step is without it, and the eighth where more or fewer decode than when it was last looked at.
 
 use std::time::Duration;
 
 /// How much longer than decoding alone a step may take.
-const OF_DECODING: f64 = 2.7;
+const OF_DECODING: f64 = 2.85;
 /// How long a step may take while anyone decodes, whatever decoding takes: at least, in seconds.
 const DECODING: f64 = 0.025;
 /// Steps with rows of prompts after which one is without them.
 const STEPS_UNTIL_ALONE: u32 = 31;
+/// The same where another number of sequences decodes than when it was last looked at.
+const STEPS_UNTIL_ALONE_ANEW: u32 = 7;
 /// How long a step may take while only prompts are computed, in seconds.
 const PREFILLING: f64 = 0.250;
 /// Rows of prompts that a step may have however slow they are, so that prompts don't stand still.
@@ -23,6 +26,8 @@ const PROMPT_ROWS_MIN: usize = 4;
 const PROMPT_SHARE_MIN: f64 = 0.1;
 /// The weight of the newest measurement.
 const NEWEST: f64 = 0.25;
+/// The same of decoding by another number of sequences than before.
+const NEWEST_ANEW: f64 = 0.5;
 
 /// The number of rows of the next step.
 #[derive(Clone, Debug)]
@@ -32,6 +37,8 @@ pub(crate) struct StepBudget {
     most: usize,
     /// Seconds of a step in which all decode.
     decoding: Option<f64>,
+    /// Sequences that decoded when it was looked at last.
+    decoding_rows: usize,
     /// Seconds that a row of a prompt adds to a step.
     prompt_row: Option<f64>,
     /// Steps with rows of prompts since the last one without.
@@ -43,12 +50,14 @@ pub(crate) struct StepBudget {
 pub(crate) struct StepRows {
     pub(crate) decoding: usize,
     pub(crate) prompts: usize,
+    /// Prompts that have rows.
+    pub(crate) chunks: usize,
 }
 
 impl StepBudget {
     /// `fixed` rows where a person chose; at most `most`.
     pub(crate) fn new(fixed: Option<usize>, most: usize) -> Self {
-        Self { fixed, most, decoding: None, prompt_row: None, mixed_steps: 0 }
+        Self { fixed, most, decoding: None, decoding_rows: 0, prompt_row: None, mixed_steps: 0 }
     }
 
     /// Rows of the next step. `decoding` of them are taken already.
@@ -56,7 +65,9 @@ impl StepBudget {
         if let Some(fixed) = self.fixed {
             return fixed.min(self.most).max(decoding);
         }
-        if decoding > 0 && self.mixed_steps >= STEPS_UNTIL_ALONE {
+        let is_known = decoding == self.decoding_rows;
+        let steps_until_alone = if is_known { STEPS_UNTIL_ALONE } else { STEPS_UNTIL_ALONE_ANEW };
+        if decoding > 0 && self.mixed_steps >= steps_until_alone {
             return decoding;
         }
         let left = if decoding == 0 {
@@ -76,23 +87,26 @@ impl StepBudget {
     pub(crate) fn measured(&mut self, rows: StepRows, took: Duration) {
         let took = took.as_secs_f64();
         if rows.prompts == 0 {
-            follow(&mut self.decoding, took);
-            self.mixed_steps = 0;
+            let is_known = rows.decoding == self.decoding_rows;
+            follow(&mut self.decoding, took, if is_known { NEWEST } else { NEWEST_ANEW });
+            (self.decoding_rows, self.mixed_steps) = (rows.decoding, 0);
             return;
         }
         self.mixed_steps = if rows.decoding > 0 { self.mixed_steps + 1 } else { 0 };
         let alone = if rows.decoding > 0 { self.decoding.unwrap_or(0.0) } else { 0.0 };
         let prompts = (took - alone).max(took * PROMPT_SHARE_MIN);
         if prompts > 0.0 {
-            follow(&mut self.prompt_row, prompts / rows.prompts as f64);
+            // Where a short prompt begins beside a long one, the rows of the next steps are as dear as those before.
+            let newest = NEWEST / (rows.chunks * rows.chunks).max(1) as f64;
+            follow(&mut self.prompt_row, prompts / rows.prompts as f64, newest);
         }
     }
 }
 
-/// Moves what is known towards what was just measured.
-fn follow(known: &mut Option<f64>, newest: f64) {
+/// Moves what is known towards what was just measured, by the weight that this has.
+fn follow(known: &mut Option<f64>, newest: f64, weight: f64) {
     let before = known.unwrap_or(newest);
-    *known = Some(before + NEWEST * (newest - before));
+    *known = Some(before + weight * (newest - before));
 }
 
 #[cfg(test)]
@@ -100,7 +114,8 @@ mod tests {
     use super::*;
 
     fn measure(budget: &mut StepBudget, decoding: usize, prompts: usize, milliseconds: u64) {
-        budget.measured(StepRows { decoding, prompts }, Duration::from_millis(milliseconds));
+        let rows = StepRows { decoding, prompts, chunks: prompts.min(1) };
+        budget.measured(rows, Duration::from_millis(milliseconds));
     }
 
     #[test]
@@ -110,11 +125,14 @@ mod tests {
         measure(&mut budget, 0, 128, 128);
         assert_eq!(budget.rows(0), 250, "a millisecond a row");
         measure(&mut budget, 8, 0, 20);
-        assert_eq!(budget.rows(8), 8 + 34, "20 ms of 54 are decoding");
-        measure(&mut budget, 8, 34, 20 + 34);
-        assert_eq!(budget.rows(8), 8 + 34, "what was expected came true");
-        measure(&mut budget, 8, 34, 20 + 34 * 5);
-        assert_eq!(budget.rows(8), 8 + 17, "a quarter of the way to 5 ms a row");
+        assert_eq!(budget.rows(8), 8 + 37, "20 ms of 57 are decoding");
+        measure(&mut budget, 8, 37, 20 + 37);
+        assert_eq!(budget.rows(8), 8 + 37, "what was expected came true");
+        measure(&mut budget, 8, 37, 20 + 37 * 5);
+        assert_eq!(budget.rows(8), 8 + 19, "a quarter of the way to 5 ms a row");
+        let two = StepRows { decoding: 8, prompts: 19, chunks: 2 };
+        budget.measured(two, Duration::from_millis(22));
+        assert_eq!(budget.rows(8), 8 + 20, "rows of two prompts say a quarter of that");
     }
 
     #[test]
@@ -125,7 +143,7 @@ mod tests {
             measure(&mut budget, 1, 0, decoding);
             budget.rows(1) - 1
         };
-        assert_eq!([rows(1), rows(5), rows(20), rows(40)], [24, 20, 34, 68]);
+        assert_eq!([rows(1), rows(5), rows(20), rows(40)], [24, 20, 37, 74]);
         assert_eq!([rows(210), rows(400)], [40, 4], "prompts don't stand still");
     }
 
@@ -135,12 +153,19 @@ mod tests {
         measure(&mut budget, 8, 0, 20);
         measure(&mut budget, 0, 100, 100);
         for _ in 0..31 {
-            assert_eq!(budget.rows(8), 8 + 34);
-            measure(&mut budget, 8, 34, 20 + 34);
+            assert_eq!(budget.rows(8), 8 + 37);
+            measure(&mut budget, 8, 37, 20 + 37);
         }
         assert_eq!(budget.rows(8), 8);
         measure(&mut budget, 8, 0, 40);
-        assert_eq!(budget.rows(8), 8 + 43, "a quarter of the way to 40 ms");
+        assert_eq!(budget.rows(8), 8 + 46, "a quarter of the way to 40 ms");
+        for _ in 0..7 {
+            assert!(budget.rows(6) > 6);
+            measure(&mut budget, 6, 50, 25 + 50);
+        }
+        assert_eq!(budget.rows(6), 6, "others decode than before");
+        measure(&mut budget, 6, 0, 15);
+        assert_eq!(budget.rows(6), 6 + 37, "half of the way to 15 ms");
         assert_eq!(StepBudget::new(Some(20), 512).rows(8), 20, "what a person chose stays");
     }
 

@@ -54,7 +54,7 @@ impl StepPlan {
         for part in &self.parts {
             match part.draws && part.tokens.len() == 1 {
                 true => rows.decoding += 1,
-                false => rows.prompts += part.tokens.len(),
+                false => (rows.prompts, rows.chunks) = (rows.prompts + part.tokens.len(), rows.chunks + 1),
             }
         }
         rows

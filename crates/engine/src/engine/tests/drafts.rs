@@ -15,7 +15,7 @@ use gannet_ops::{
 };
 use std::ops::Range;
 
-const KEY: PrefixKey = PrefixKey { numerics: crate::NumericsId(1), salt: 0 };
+pub(super) const KEY: PrefixKey = PrefixKey { numerics: crate::NumericsId(1), salt: 0 };
 /// Tokens of the longest sequence.
 const CONTEXT: usize = 1024;
 
@@ -28,11 +28,25 @@ struct Drafting {
     sequences: Vec<One>,
 }
 
-struct One {
-    state: SequenceState,
+pub(super) struct One {
+    pub(super) state: SequenceState,
     /// The last one was drawn and is not computed.
-    tokens: Vec<TokenId>,
-    computed: usize,
+    pub(super) tokens: Vec<TokenId>,
+    pub(super) computed: usize,
+}
+
+impl One {
+    /// What a step with these drafts computes.
+    pub(super) fn rows(&self, drafts: &[TokenId]) -> Range<usize> {
+        self.computed..self.tokens.len() + drafts.len()
+    }
+
+    /// Takes in what a step of these rows drew, of which so many stand.
+    pub(super) fn hear(&mut self, drafts: &[TokenId], drawn: &[TokenId], standing: usize) {
+        let certain = drawn.len() - drafts.len();
+        self.tokens.extend(&drafts[..standing - certain]);
+        self.tokens.push(drawn[standing - 1]);
+    }
 }
 
 impl Drafting {
@@ -59,12 +73,8 @@ impl Drafting {
 
     /// One step of all sequences, each with its drafts; how many rows of each stand.
     fn step(&mut self, drafts: &[Vec<TokenId>]) -> Vec<usize> {
-        let ranges: Vec<Range<usize>> = self
-            .sequences
-            .iter()
-            .zip(drafts)
-            .map(|(one, drafts)| one.computed..one.tokens.len() + drafts.len())
-            .collect();
+        let ranges: Vec<Range<usize>> =
+            self.sequences.iter().zip(drafts).map(|(one, drafts)| one.rows(drafts)).collect();
         for ((one, range), drafts) in self.sequences.iter_mut().zip(&ranges).zip(drafts) {
             let step = StepTokens::with_drafts(range.clone(), drafts.len());
             let device = self.runner.state.as_mut();
@@ -72,8 +82,8 @@ impl Drafting {
             reserved.expect("the simulated device does not fail").expect("the budget is for all of them");
         }
         self.draft(&ranges, drafts);
-        let batch = self.batch(&ranges, drafts);
-        let (step, drawn) = run(self.runner.plan.as_mut(), &batch, self.runner.state.as_mut());
+        let batch = batch_of(&self.sequences, &ranges, drafts);
+        let (step, drawn, _) = run(self.runner.plan.as_mut(), &batch, self.runner.state.as_mut());
         let mut standing = Vec::new();
         let mut first = 0;
         for ((one, range), drafts) in self.sequences.iter_mut().zip(&ranges).zip(drafts) {
@@ -83,8 +93,7 @@ impl Drafting {
             let certain = range.len() - drafts.len();
             let right = drafts.iter().zip(&drawn[certain - 1..]).take_while(|(draft, drawn)| draft == drawn);
             standing.push(certain + right.count());
-            one.tokens.extend(&drafts[..standing[standing.len() - 1] - certain]);
-            one.tokens.push(drawn[standing[standing.len() - 1] - 1]);
+            one.hear(drafts, drawn, standing[standing.len() - 1]);
         }
         let rows: Vec<u32> = standing.iter().map(|rows| *rows as u32).collect();
         self.manager.settle(step, &rows, self.runner.state.as_mut()).expect("the step is remembered");
@@ -101,7 +110,7 @@ impl Drafting {
     /// The drafter's rows of the blocks, of which some will fall.
     fn draft(&mut self, ranges: &[Range<usize>], drafts: &[Vec<TokenId>]) {
         if Kind::DRAFTED.contains(&self.kind) {
-            let batch = self.batch(ranges, drafts);
+            let batch = batch_of(&self.sequences, ranges, drafts);
             run(self.drafter.as_mut(), &batch, self.runner.state.as_mut());
         }
     }
@@ -113,8 +122,8 @@ impl Drafting {
         }
         let observed: Vec<Range<usize>> =
             ranges.iter().zip(standing).map(|(range, rows)| range.start..range.start + rows).collect();
-        let batch = self.batch(&observed, &vec![Vec::new(); observed.len()]);
-        let (_, drawn) = run(self.drafter.as_mut(), &batch, self.runner.state.as_mut());
+        let batch = batch_of(&self.sequences, &observed, &vec![Vec::new(); observed.len()]);
+        let (_, drawn, _) = run(self.drafter.as_mut(), &batch, self.runner.state.as_mut());
         let mut drawn = drawn.into_iter();
         for (one, range) in self.sequences.iter().zip(observed) {
             for index in range {
@@ -122,34 +131,6 @@ impl Drafting {
                 assert_eq!(drawn.next(), Some(expected), "{:?}: the drafter's row {index}", self.kind);
             }
         }
-    }
-
-    fn batch(&self, ranges: &[Range<usize>], drafts: &[Vec<TokenId>]) -> Batch {
-        let mut batch = Batch::default();
-        for (number, ((one, range), drafts)) in self.sequences.iter().zip(ranges).zip(drafts).enumerate() {
-            let first = batch.rows.len() as u32;
-            for index in range.clone() {
-                let draft = index.checked_sub(one.tokens.len());
-                let kind = draft.map_or(RowKind::Prompt, |draft| RowKind::Draft(draft as u32));
-                let token =
-                    TokenSource::Known(draft.map_or_else(|| one.tokens[index], |draft| drafts[draft]));
-                let position = [index as u32; 3];
-                batch.rows.push(Row { sequence: number as u32, token, index: index as u32, position, kind });
-            }
-            let mut tables = Vec::new();
-            one.state.tables(&mut batch.pages, &mut tables);
-            batch.sequences.push(SequenceRows {
-                rows: first..batch.rows.len() as u32,
-                length: Length::Exact(range.start as u32),
-                tables,
-                recurrent: one.state.banks(),
-                sampler: None,
-                adapter: None,
-            });
-        }
-        let want = Want { token: true, ..Want::default() };
-        batch.outputs = (0..batch.rows.len() as u32).map(|row| Output { row, want }).collect();
-        batch
     }
 
     /// A step without drafts.
@@ -206,8 +187,40 @@ impl Drafting {
     }
 }
 
-/// Runs a batch: its step and what each row draws.
-fn run(plan: &mut dyn Plan, batch: &Batch, state: &mut dyn gannet_ops::State) -> (StepId, Vec<TokenId>) {
+/// A step of these rows, of which the last ones of each sequence are drafts; each row draws a token.
+pub(super) fn batch_of(sequences: &[One], ranges: &[Range<usize>], drafts: &[Vec<TokenId>]) -> Batch {
+    let mut batch = Batch::default();
+    for (number, ((one, range), drafts)) in sequences.iter().zip(ranges).zip(drafts).enumerate() {
+        let first = batch.rows.len() as u32;
+        for index in range.clone() {
+            let draft = index.checked_sub(one.tokens.len());
+            let kind = draft.map_or(RowKind::Prompt, |draft| RowKind::Draft(draft as u32));
+            let token = TokenSource::Known(draft.map_or_else(|| one.tokens[index], |draft| drafts[draft]));
+            let position = [index as u32; 3];
+            batch.rows.push(Row { sequence: number as u32, token, index: index as u32, position, kind });
+        }
+        let mut tables = Vec::new();
+        one.state.tables(&mut batch.pages, &mut tables);
+        batch.sequences.push(SequenceRows {
+            rows: first..batch.rows.len() as u32,
+            length: Length::Exact(range.start as u32),
+            tables,
+            recurrent: one.state.banks(),
+            sampler: None,
+            adapter: None,
+        });
+    }
+    let want = Want { token: true, ..Want::default() };
+    batch.outputs = (0..batch.rows.len() as u32).map(|row| Output { row, want }).collect();
+    batch
+}
+
+/// Runs a batch: its step, what each row draws, and how many rows of each sequence the device says stand, where it does.
+pub(super) fn run(
+    plan: &mut dyn Plan,
+    batch: &Batch,
+    state: &mut dyn gannet_ops::State,
+) -> (StepId, Vec<TokenId>, Vec<u32>) {
     let step = plan.submit(batch, state).expect("the batch is well formed");
     let row = SampleRow {
         sampling: Arc::new(Sampling::greedy()),
@@ -221,7 +234,7 @@ fn run(plan: &mut dyn Plan, batch: &Batch, state: &mut dyn gannet_ops::State) ->
     plan.sample(step, &rows, state).expect("the step was submitted");
     let output = plan.wait(step).expect("the step was submitted");
     let drawn = output.outputs.into_iter().map(|result| usable(result.token.expect("its scores are finite")));
-    (step, drawn.collect())
+    (step, drawn.collect(), output.accepted)
 }
 
 /// Another token in place of the one whose scores are not finite.

@@ -10,6 +10,7 @@ mod random;
 mod rule;
 mod scenarios;
 mod simulated;
+mod verified;
 
 use super::{Engine, EngineOptions, Turn};
 use crate::handle::{Command, EngineHandle};

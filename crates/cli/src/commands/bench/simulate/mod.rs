@@ -48,7 +48,8 @@ pub(crate) struct TraceArguments {
     /// Tokens of a step [default: as many as fit into its time]
     #[arg(long, value_name = "N", value_parser = values::token_count, requires = "serve_sim")]
     step_tokens: Option<usize>,
-    /// One more request in the middle of the trace, with a prompt of so many tokens and an answer of one
+    /// One more request in the middle of the trace, with a prompt of so many tokens and an answer of one; such a prompt is
+    /// computed once more when all others are done, for what it takes alone
     #[arg(long, value_name = "TOKENS", value_parser = values::token_count, requires = "serve_sim")]
     long_prompt: Option<usize>,
     /// The seed of lengths and moments
@@ -94,7 +95,9 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
     let Running { handle, thread } = gannet_loader::start(runner, options)?;
     let before = Process::measure();
     let report = replay(&handle, &arrivals, vocabulary)?;
-    let report = report.with_memory(&MemoryFigures {
+    let long = arrivals.iter().find(|arrival| arrival.is_long);
+    let alone = long.map(|long| first_token_alone(&handle, &long.anew(), vocabulary)).transpose()?;
+    let report = report.with_long_alone(alone.flatten()).with_memory(&MemoryFigures {
         planned: memory.memory,
         measured: MemoryUse::of_runner(weight_bytes, &handle.measure(PATIENCE).unwrap_or_default()),
         before,
@@ -123,6 +126,19 @@ pub(super) fn one_request(runner: Runner, answer_tokens: usize) -> Result<Engine
         std::panic::resume_unwind(panic);
     }
     Ok(stats)
+}
+
+/// How long the first token of a request takes on an engine that has nothing else to do.
+fn first_token_alone(
+    handle: &EngineHandle,
+    arrival: &Arrival,
+    vocabulary: usize,
+) -> Result<Option<Duration>, Failure> {
+    let (recorder, records) = Recorder::new();
+    let request =
+        Request::greedy(arrival.prompt(vocabulary), arrival.answer_tokens as u32, Arc::new(recorder));
+    let sent = [(handle.submit(request)?, Instant::now())];
+    Ok(records.follow(&sent)?.first().and_then(|(_, record)| record.first_token_once_begun()))
 }
 
 /// Sends each request at its moment and follows all to their ends.

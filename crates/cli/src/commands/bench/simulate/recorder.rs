@@ -43,6 +43,13 @@ impl Sink for Recorder {
     }
 }
 
+impl Record {
+    /// The time to the first token from the moment at which the request left the queue.
+    pub(super) fn first_token_once_begun(&self) -> Option<Duration> {
+        Some(self.first_token?.saturating_sub(self.usage.timings.queued))
+    }
+}
+
 /// A request that is being followed.
 struct Followed {
     last: Instant,

@@ -28,6 +28,9 @@ pub(super) struct Report {
     /// Of the long prompt, where there is one, from the moment at which it left the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     long_first_token_ms: Option<f64>,
+    /// The same of such a prompt alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    long_alone_first_token_ms: Option<f64>,
     between_tokens_ms: Percentiles,
     queued_ms: Percentiles,
     preemptions: u64,
@@ -91,9 +94,8 @@ impl Report {
             generated_tokens_per_second: generated_tokens as f64 / seconds,
             prompt_tokens_per_second: prompt_tokens as f64 / seconds,
             first_token_ms: Percentiles::of(records.iter().filter_map(|record| record.first_token)),
-            long_first_token_ms: long
-                .and_then(|record| Some(record.first_token?.saturating_sub(record.usage.timings.queued)))
-                .map(|time| time.as_secs_f64() * 1e3),
+            long_first_token_ms: long.and_then(Record::first_token_once_begun).map(milliseconds),
+            long_alone_first_token_ms: None,
             between_tokens_ms: Percentiles::of(
                 records.iter().flat_map(|record| record.between.iter().copied()),
             ),
@@ -108,6 +110,11 @@ impl Report {
             memory: Vec::new(),
             major_faults: None,
         }
+    }
+
+    /// With what the long prompt's first token takes alone.
+    pub(super) fn with_long_alone(self, time: Option<Duration>) -> Self {
+        Self { long_alone_first_token_ms: time.map(milliseconds), ..self }
     }
 
     /// With what memory was planned and what was taken.
@@ -141,7 +148,14 @@ impl Report {
                 ),
             ),
             entry("first token", &self.first_token_ms.text()),
-            entry("between tokens", &self.between_tokens_ms.text()),
+            entry(
+                "between tokens",
+                &format!(
+                    "{}, p99 / p50 {:.2}",
+                    self.between_tokens_ms.text(),
+                    self.between_tokens_ms.spread()
+                ),
+            ),
             entry("queued", &self.queued_ms.text()),
             entry(
                 "prefix cache",
@@ -179,9 +193,13 @@ impl Report {
                 &format!("{faults} page faults had to read a file or swapped memory"),
             ));
         }
-        let long =
-            self.long_first_token_ms.map(|time| format!("first token {time:.1} ms after it left the queue"));
-        lines.extend(long.map(|text| entry("long prompt", &text)));
+        if let Some((among, alone)) = self.long_first_token_ms.zip(self.long_alone_first_token_ms) {
+            let text = format!(
+                "first token {among:.1} ms after it left the queue, {alone:.1} ms alone: {:.2} times",
+                among / alone
+            );
+            lines.push(entry("long prompt", &text));
+        }
         lines.extend(self.failure.iter().map(|why| entry("failure", why)));
         lines
     }
@@ -201,6 +219,15 @@ impl Percentiles {
         let Self { p50, p95, p99, max } = self;
         format!("p50 {p50:.1} ms, p95 {p95:.1} ms, p99 {p99:.1} ms, longest {max:.1} ms")
     }
+
+    /// How many times as long as the usual one the slowest of a hundred takes.
+    fn spread(&self) -> f64 {
+        if self.p50 > 0.0 { self.p99 / self.p50 } else { 0.0 }
+    }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
 
 #[cfg(test)]

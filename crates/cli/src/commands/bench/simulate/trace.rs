@@ -78,6 +78,11 @@ impl Arrival {
         }
     }
 
+    /// One of the same length whose tokens none of a trace has, where this is the trace's long one.
+    pub(super) fn anew(&self) -> Self {
+        Self { number: self.number + 1, ..self.clone() }
+    }
+
     /// Its tokens: first those of all requests, then its own.
     pub(super) fn prompt(&self, vocabulary: usize) -> Vec<TokenId> {
         let token = |index: usize| {
@@ -153,6 +158,9 @@ mod tests {
         let long = &arrivals[500];
         assert_eq!((arrivals.len(), long.prompt_tokens, long.answer_tokens), (1001, 4000, 1));
         assert_eq!(long.after, arrivals[501].after);
+        let anew = long.anew().prompt(1_000_000);
+        assert_eq!(anew.len(), 4000);
+        assert!(arrivals.iter().all(|other| other.prompt(1_000_000)[0] != anew[0]));
     }
 
     #[test]
