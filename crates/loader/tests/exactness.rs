@@ -136,21 +136,31 @@ fn collect(events: impl IntoIterator<Item = Event>) -> (Answer, Usage) {
     panic!("the events ended without a last word");
 }
 
-/// Passes on what it hears. With each of the request's first two tokens it has three others go first, of two pages each: where
-/// there are seven pages, that sends the request back to the queue before its next step.
+/// Passes on what it hears. With each of the request's first two tokens it has as many others go first as may run at once, of
+/// two pages each: where there are seven pages, or layers see windows alone, that sends the request back to the queue before
+/// its next step.
 struct Disturbing {
     heard: Sender<Event>,
     handle: EngineHandle,
     others: Mutex<Vec<Receiver<Event>>>,
 }
 
+impl Disturbing {
+    fn another(&self, seed: u32) -> Receiver<Event> {
+        let (sink, events) = unbounded();
+        let short = Request { max_tokens: 2, ..request(ids(seed, 70), 1, Arc::new(sink)) };
+        self.handle.submit(short).expect("the request is valid");
+        events
+    }
+}
+
 impl Sink for Disturbing {
     fn deliver(&self, events: &mut Vec<(RequestId, Event)>) -> Vec<RequestId> {
         for (_, event) in events.drain(..) {
             let mut others = self.others.lock().expect("no test panics here");
-            if matches!(event, Event::Token { .. }) && others.len() < 6 {
+            if matches!(event, Event::Token { .. }) && others.len() < 2 * SEQUENCES {
                 let seed = 70 + others.len() as u32;
-                others.extend((seed..seed + 3).map(|seed| submit(&self.handle, ids(seed, 100), 1).1));
+                others.extend((seed..seed + SEQUENCES as u32).map(|seed| self.another(seed)));
             }
             self.heard.send(event).expect("the test waits for the answer");
         }
