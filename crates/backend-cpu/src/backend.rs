@@ -95,6 +95,10 @@ impl Backend for CpuBackend {
         &[Fusion::AddRmsNorm]
     }
 
+    fn steps_in_flight(&self) -> usize {
+        1
+    }
+
     fn free_bytes(&self) -> Option<u64> {
         None
     }

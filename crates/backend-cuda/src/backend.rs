@@ -26,6 +26,9 @@ const COPIES: usize = 5;
 /// sums of rows that are split over their keys (170 MB for 64 sequences of 40,960 tokens of a model with 32 heads of 128).
 const RESERVED_BYTES: u64 = 1 << 30;
 
+/// Steps that may be on their way at once: one that the device computes, and the next.
+pub(crate) const STEPS_IN_FLIGHT: usize = 2;
+
 /// Bytes of a simulated device.
 const SIMULATED_BYTES: u64 = 4 << 30;
 
@@ -155,6 +158,10 @@ impl Backend for CudaBackend {
 
     fn fusions(&self) -> &[Fusion] {
         &[Fusion::AddRmsNorm, Fusion::QueryKeyValue, Fusion::GatedLinear]
+    }
+
+    fn steps_in_flight(&self) -> usize {
+        STEPS_IN_FLIGHT
     }
 
     fn free_bytes(&self) -> Option<u64> {

@@ -1,4 +1,5 @@
-//! What sequences keep between steps: pages in the device's memory, sampling histories in the machine's.
+//! What sequences keep between steps: pages in the device's memory, sampling histories in the machine's and, where draws look back
+//! at how often a token occurred, on the device too.
 //!
 //! A page of a group has the group's layers one after the other, each as keys `[kv_head][64][key_dim]`, then values
 //! `[kv_head][64][value_dim]`. Recurrent state has no kernels yet and is refused.
@@ -14,7 +15,7 @@ use gannet_ops::{
     State, StateBytes, StateEntry, StateId, StateLayout, StepId,
 };
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The state of all sequences of one engine.
 pub(crate) struct CudaState {
@@ -24,8 +25,23 @@ pub(crate) struct CudaState {
     layout: StateLayout,
     groups: Vec<Pool>,
     layers: Vec<Layer>,
+    memory: Arc<Mutex<Memory>>,
+    /// For each sampler slot, what draws on the device look back at.
+    counts: Vec<Option<Counts>>,
+}
+
+/// What steps leave for later ones on the host. A plan that draws on the device fills it in when it looks at what was drawn.
+#[derive(Default)]
+pub(crate) struct Memory {
     pub(crate) histories: Vec<History>,
     pub(crate) steps: Steps<()>,
+}
+
+/// How often each token of a history occurs, on the device.
+struct Counts {
+    buffer: DeviceBuffer,
+    /// Whether they are those of the history.
+    are_current: bool,
 }
 
 /// The pages of a group, and one more for rows that are none.
@@ -85,8 +101,11 @@ impl CudaState {
             layout: layout.clone(),
             groups: layout.groups.iter().enumerate().map(pool).collect::<Result<_, _>>()?,
             layers,
-            histories: vec![History::default(); budget.sampler_slots as usize],
-            steps: Steps::default(),
+            memory: Arc::new(Mutex::new(Memory {
+                histories: vec![History::default(); budget.sampler_slots as usize],
+                steps: Steps::default(),
+            })),
+            counts: (0..budget.sampler_slots).map(|_| None).collect(),
         })
     }
 
@@ -98,6 +117,36 @@ impl CudaState {
             return Ok(ours);
         }
         Err(unsupported("step", format!("the state has another layout than program `{}`", program.name)))
+    }
+
+    /// What steps leave for later ones.
+    pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
+        lock(&self.memory)
+    }
+
+    /// The same, for who looks later.
+    pub(crate) fn shared_memory(&self) -> Arc<Mutex<Memory>> {
+        Arc::clone(&self.memory)
+    }
+
+    /// The counts of a slot's history on the device, and whether they are its own; memory for `bytes` where there is none yet.
+    pub(crate) fn counts(&mut self, slot: SamplerSlot, bytes: usize) -> Result<(Address, bool), DeviceError> {
+        let counts = &mut self.counts[slot.0 as usize];
+        let buffer = match counts.take() {
+            Some(known) if known.buffer.bytes() == bytes => known,
+            Some(_) | None => {
+                Counts { buffer: DeviceBuffer::new(&self.device.driver, bytes)?, are_current: false }
+            }
+        };
+        let known = counts.insert(buffer);
+        Ok((known.buffer.address(), std::mem::replace(&mut known.are_current, true)))
+    }
+
+    /// A slot's history goes on, or begins, without the device: its counts are no longer those of the history.
+    pub(crate) fn forget_counts(&mut self, slot: SamplerSlot) {
+        if let Some(Some(counts)) = self.counts.get_mut(slot.0 as usize) {
+            counts.are_current = false;
+        }
     }
 
     /// One layer's keys and values.
@@ -141,6 +190,10 @@ fn layer(entry: &StateEntry, ends: &mut [usize]) -> Result<Layer, DeviceError> {
     Ok(Layer { layout: layout.clone(), formats: page_formats(layout)?, offset })
 }
 
+pub(crate) fn lock(memory: &Mutex<Memory>) -> MutexGuard<'_, Memory> {
+    memory.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The formats of a layer's keys and values.
 pub(crate) fn page_formats(layout: &PagedLayout) -> Result<(Number, Number), DeviceError> {
     let number = |format: gannet_ops::KvFormat| {
@@ -167,7 +220,7 @@ impl State for CudaState {
 
     fn accept(&mut self, step: StepId, rows: &[u32]) -> Result<(), DeviceError> {
         // Rows in pages stand or are written again; only recurrent state would have to be chosen.
-        self.steps.get(step)?.check_accepted(rows)
+        self.memory().steps.get(step)?.check_accepted(rows)
     }
 
     fn snapshot(&mut self, bank: RecurrentBank) -> Result<SnapshotId, DeviceError> {
@@ -183,16 +236,18 @@ impl State for CudaState {
     }
 
     fn start_history(&mut self, slot: SamplerSlot, history: History) -> Result<(), DeviceError> {
-        let slots = self.histories.len();
-        let place = self.histories.get_mut(slot.0 as usize);
-        let place = place.ok_or_else(|| unknown("sampler slot", slot.0, format!("the state has {slots}")))?;
-        *place = history;
+        self.forget_counts(slot);
+        let histories = &mut self.memory().histories;
+        let slots = histories.len();
+        let place = histories.get_mut(slot.0 as usize);
+        *place.ok_or_else(|| unknown("sampler slot", slot.0, format!("the state has {slots}")))? = history;
         Ok(())
     }
 
     fn bytes(&self) -> StateBytes {
         let pages = self.groups.iter().map(|pool| pool.buffer.bytes() as u64).sum();
-        StateBytes { pages, ..StateBytes::default() }
+        let counts = self.counts.iter().flatten().map(|counts| counts.buffer.bytes() as u64).sum();
+        StateBytes { pages, slots: counts, ..StateBytes::default() }
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -38,15 +38,15 @@ pub struct EngineOptions {
     pub sequences: usize,
     /// Requests that may wait; more are refused when they are submitted. One that makes room for others may come on top.
     pub waiting: usize,
-    /// Steps in flight: 1 where a step is computed by the time it is submitted, 2 where a device computes it.
-    pub depth: usize,
+    /// Steps in flight; as many as the runner is for where absent. 1 waits for each step's tokens before the next is planned.
+    pub depth: Option<usize>,
     /// Rows of a step, but for those of more sequences that decode; what fits into its time where absent.
     pub step_rows: Option<usize>,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { sequences: 1, waiting: 64, depth: 1, step_rows: None }
+        Self { sequences: 1, waiting: 64, depth: None, step_rows: None }
     }
 }
 
@@ -85,7 +85,7 @@ impl EngineOptions {
         let limits = [
             ("sequences at once", self.sequences),
             ("requests that wait", self.waiting),
-            ("steps in flight", self.depth),
+            ("steps in flight", self.depth.unwrap_or(1)),
             ("rows a step", self.step_rows.unwrap_or(1)),
         ];
         if let Some((what, _)) = limits.into_iter().find(|(_, limit)| *limit == 0) {
@@ -295,7 +295,8 @@ impl Engine {
                 submitted => submitted?,
             }
         }
-        if self.in_flight.len() >= self.options.depth || !is_submitted { self.collect() } else { Ok(()) }
+        let depth = self.options.depth.unwrap_or(self.runner.steps_in_flight);
+        if self.in_flight.len() >= depth || !is_submitted { self.collect() } else { Ok(()) }
     }
 
     /// The next step, with its pages reserved.

@@ -23,6 +23,8 @@ pub struct Runner {
     pub context: usize,
     /// Rows of the largest step.
     pub step_rows: usize,
+    /// Steps that are worth having in flight.
+    pub steps_in_flight: usize,
     /// How it makes vectors; none where it makes text.
     pub pooling: Option<Pooling>,
     /// What the bits of its answers depend on beside the prompt.

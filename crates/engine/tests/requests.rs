@@ -315,7 +315,7 @@ fn limits_of_nothing_and_beyond_memory_are_errors_before_the_start() {
     let nothing = [
         (EngineOptions { sequences: 0, ..usual }, "sequences at once"),
         (EngineOptions { waiting: 0, ..usual }, "requests that wait"),
-        (EngineOptions { depth: 0, ..usual }, "steps in flight"),
+        (EngineOptions { depth: Some(0), ..usual }, "steps in flight"),
         (EngineOptions { step_rows: Some(0), ..usual }, "rows a step"),
     ];
     let runner = runner(100, 64);

@@ -171,7 +171,8 @@ fn on_device(
     options: &LoadOptions,
     watch: &(dyn Fn(Progress) + Sync),
 ) -> Result<OnDevice, LoadError> {
-    let wanted = Wanted::new(model, checkpoint, options)?;
+    let mut wanted = Wanted::new(model, checkpoint, options)?;
+    wanted.steps_in_flight = backend.steps_in_flight();
     let program = model.program(&wanted.program_options())?;
     let weights = model.weights_of(checkpoint, &program.weights)?;
     let tensor_bytes = checkpoint.tensor_bytes() as u64;
@@ -194,7 +195,7 @@ fn on_device(
     while plan.make_ready(state.as_mut())? == Readiness::Needed {}
     let weight_bytes = uploaded.bytes();
     let numerics_id = numerics::numerics_id(checkpoint, &program, backend);
-    let runner = memory.runner(plan, state, (&program, numerics_id), model);
+    let runner = memory.runner((plan, state, wanted.steps_in_flight), (&program, numerics_id), model);
     let unused = weights.unused().into_iter().map(str::to_owned).collect();
     Ok(OnDevice { program, runner, memory, weight_bytes, grant, unused })
 }

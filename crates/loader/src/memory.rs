@@ -63,6 +63,7 @@ pub(crate) struct Wanted {
     kv_format: KvFormat,
     /// Rows of each sequence that a step may draft.
     drafts: u32,
+    pub(crate) steps_in_flight: usize,
     /// Bytes that may be taken, at most.
     memory: Option<u64>,
 }
@@ -97,6 +98,7 @@ impl Wanted {
             fewer_sequences: options.fewer_sequences,
             kv_format: options.kv_format.unwrap_or_else(|| kv_format_for(checkpoint)),
             drafts: options.drafts,
+            steps_in_flight: 1,
             memory: options.memory,
         })
     }
@@ -171,7 +173,7 @@ impl MemoryPlan {
         let wish = Wish {
             context: wanted.context,
             step_rows,
-            depth: 1,
+            depth: wanted.steps_in_flight,
             sequences: slots,
             snapshots: SNAPSHOTS * slots,
             drafts: wanted.drafts,
@@ -212,8 +214,7 @@ impl MemoryPlan {
 
     pub(crate) fn runner(
         &self,
-        plan: Box<dyn Plan>,
-        state: Box<dyn State>,
+        (plan, state, steps_in_flight): (Box<dyn Plan>, Box<dyn State>, usize),
         (program, numerics_id): (&Program, NumericsId),
         model: &Model,
     ) -> Runner {
@@ -225,6 +226,7 @@ impl MemoryPlan {
             vocabulary: model.config.vocabulary,
             context: self.context,
             step_rows: self.step_rows,
+            steps_in_flight,
             pooling: Pooling::of(program, self.step_rows),
             numerics_id,
             major_faults: FaultCounter::open().map_or_else(never, FaultCounter::counting),

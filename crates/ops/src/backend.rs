@@ -25,6 +25,9 @@ pub trait Backend: Send + Sync {
     /// The rewrites whose kernels it has, in the order to apply them.
     fn fusions(&self) -> &[Fusion];
 
+    /// Steps that are worth having in flight: 1 where a step is computed by the time it is submitted, 2 where a device computes it.
+    fn steps_in_flight(&self) -> usize;
+
     /// Bytes that are free in the device's own memory; `None` where it computes in the machine's.
     fn free_bytes(&self) -> Option<u64>;
 

@@ -3,7 +3,7 @@
 use super::Crew;
 use crate::simd::{Kernel, Lanes};
 use gannet_ops::numerics::VOCABULARY_PARTITION;
-use gannet_ops::sampling::passes::{GROUP, MaskedRow, Passes, Scale, exponentials, maxima};
+use gannet_ops::sampling::passes::{GROUP, MaskedRow, Passes, Scale, exponentials, masses, maxima};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Groups of a part of the work: 16,384 tokens.
@@ -29,6 +29,14 @@ impl Passes for Crew<'_> {
         self.rows(sums, 1, PARTITIONS_PER_PART, |first, sums, _| {
             let row = row.part(first * VOCABULARY_PARTITION, sums.len() * VOCABULARY_PARTITION);
             isa.run(Exponentials { row, scale, sums });
+        });
+    }
+
+    fn masses(&mut self, row: MaskedRow<'_>, scale: Scale, sums: &mut [f64]) {
+        let isa = self.isa;
+        self.rows(sums, 1, PARTITIONS_PER_PART, |first, sums, _| {
+            let row = row.part(first * VOCABULARY_PARTITION, sums.len() * VOCABULARY_PARTITION);
+            isa.run(Masses { row, scale, sums });
         });
     }
 }
@@ -59,5 +67,20 @@ impl Kernel for Exponentials<'_> {
     #[inline(always)]
     fn run<L: Lanes>(self) {
         exponentials(self.row, self.scale, self.sums);
+    }
+}
+
+struct Masses<'a> {
+    row: MaskedRow<'a>,
+    scale: Scale,
+    sums: &'a mut [f64],
+}
+
+impl Kernel for Masses<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        masses(self.row, self.scale, self.sums);
     }
 }

@@ -9,7 +9,7 @@ use crate::memory::Buffer;
 use crate::panels::PanelKind;
 use gannet_ops::placement::Placement;
 use gannet_ops::sampling::Draw;
-use gannet_ops::step::StepValues;
+use gannet_ops::step::{RowLogprobs, StepValues};
 use gannet_ops::{Batch, BatchLimits, DeviceError, Element, Node, Op, Program, Rows, Value, ValueId};
 
 /// All values of a program; the memory stays from step to step.
@@ -146,6 +146,10 @@ impl StepValues for Values {
         None
     }
 
+    fn logprobs(&self, _value: ValueId, _row: usize) -> RowLogprobs {
+        RowLogprobs::Unknown
+    }
+
     fn row(&self, value: ValueId, row: usize) -> &[f32] {
         let width = self.of(value).width;
         &self.numbers(value)[row * width..][..width]
@@ -209,6 +213,10 @@ impl KeptValues {
 impl StepValues for KeptValues {
     fn drawn(&self, _value: ValueId, _row: usize) -> Option<Draw> {
         None
+    }
+
+    fn logprobs(&self, _value: ValueId, _row: usize) -> RowLogprobs {
+        RowLogprobs::Unknown
     }
 
     fn row(&self, value: ValueId, row: usize) -> &[f32] {

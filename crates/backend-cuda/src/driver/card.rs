@@ -235,14 +235,23 @@ impl Driver for Card {
         unsafe { (cuda.free_pinned)(memory) };
     }
 
-    fn land(&self, to: &mut Pinned, from: Address, bytes: usize) -> Result<(), CudaError> {
-        assert!(bytes <= to.bytes, "a copy is at most what was pinned");
+    fn land(&self, to: &mut Pinned, at: usize, from: Address, bytes: usize) -> Result<(), CudaError> {
+        assert!(at + bytes <= to.bytes, "a copy is at most what was pinned");
         let cuda = self.enter()?;
-        let memory = std::ptr::with_exposed_provenance_mut::<c_void>(to.address);
-        // SAFETY: so many bytes were pinned there, and nobody else has them until the stream was waited for.
+        let memory = std::ptr::with_exposed_provenance_mut::<c_void>(to.address + at);
+        // SAFETY: so many bytes were pinned there, and nobody looks at them until a later mark has come.
         let result = unsafe { (cuda.copy_out)(memory, from.0, bytes, self.stream) };
-        cuda.check("cuMemcpyDtoHAsync", result)?;
-        self.synchronize()
+        cuda.check("cuMemcpyDtoHAsync", result)
+    }
+
+    fn await_mark(&self, Mark(event): Mark) -> Result<(), CudaError> {
+        let cuda = self.enter()?;
+        // SAFETY: the event was recorded, and ends once, as its mark was taken.
+        unsafe {
+            let result = (cuda.wait_event)(event as Handle);
+            (cuda.destroy_event)(event as Handle);
+            cuda.check("cuEventSynchronize", result)
+        }
     }
 
     fn copy(&self, to: Address, from: Address, bytes: usize) -> Result<(), CudaError> {

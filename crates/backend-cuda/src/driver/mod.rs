@@ -70,8 +70,12 @@ pub(crate) trait Driver: Send + Sync {
     /// Gives back what [`Driver::pin`] gave, when the work before has ended.
     fn unpin(&self, pinned: Pinned);
 
-    /// Waits for all work, and copies bytes from the device into what [`Driver::pin`] gave, at its start.
-    fn land(&self, to: &mut Pinned, from: Address, bytes: usize) -> Result<(), CudaError>;
+    /// Begins to copy bytes from the device into what [`Driver::pin`] gave, from byte `at` on, when the work before has ended. They
+    /// are not looked at, nor the memory given back, before a mark that comes later has come.
+    fn land(&self, to: &mut Pinned, at: usize, from: Address, bytes: usize) -> Result<(), CudaError>;
+
+    /// Waits until the work before a mark has ended. The mark ends.
+    fn await_mark(&self, mark: Mark) -> Result<(), CudaError>;
 
     /// Copies within the device.
     fn copy(&self, to: Address, from: Address, bytes: usize) -> Result<(), CudaError>;

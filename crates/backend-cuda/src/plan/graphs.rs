@@ -10,6 +10,7 @@ use super::CudaPlan;
 use super::kept::Kept;
 use super::metadata::{Fit, Metadata, Padding};
 use super::work::SPLIT_ROWS_MAX;
+use crate::backend::STEPS_IN_FLIGHT;
 use crate::driver::{Graph, Launch};
 use crate::state::CudaState;
 use gannet_ops::step::PendingStep;
@@ -128,21 +129,29 @@ impl CudaPlan {
         Ok(())
     }
 
-    /// Captures the first graph that is missing for the next step.
+    /// Captures the first graph that is missing over the memory of the steps that may be in flight.
     pub(super) fn capture_next(&mut self, state: &mut dyn State) -> Result<Readiness, DeviceError> {
         let state = CudaState::ours(state, &self.program)?;
-        let mut pending: PendingStep<Kept> = self.spare.pop().unwrap_or_default();
+        let missing_steps = STEPS_IN_FLIGHT.saturating_sub(self.spare.len() + self.flights.len());
+        self.spare.extend((0..missing_steps).map(|_| PendingStep::default()));
         let over = self.over(state);
-        let mut missing =
-            self.paddings().filter(|padding| pending.values.graphs.find(*padding, over).is_none());
+        let of_each = |padding: Padding| (0..self.spare.len()).map(move |spare| (padding, spare));
+        let mut missing = self
+            .paddings()
+            .flat_map(of_each)
+            .filter(|(padding, spare)| self.spare[*spare].values.graphs.find(*padding, over).is_none());
         let (now, next) = (missing.next(), missing.next());
-        if let Some(padding) = now {
-            self.prepare((&Batch::default(), Fit::Padded(padding)), state, &mut pending.values)?;
-            self.capture(padding, state, &mut pending.values)?;
+        drop(missing);
+        if let Some((padding, spare)) = now {
+            let mut pending = self.spare.remove(spare);
+            let captured = self
+                .prepare((&Batch::default(), Fit::Padded(padding)), state, &mut pending.values)
+                .and_then(|()| self.capture(padding, state, &mut pending.values));
+            self.spare.insert(spare, pending);
+            captured?;
         }
-        self.spare.push(pending);
         Ok(match next {
-            Some(Padding { rows: ..=EACH_ROWS_MAX, sequence_rows: 1, .. }) => Readiness::Needed,
+            Some((Padding { rows: ..=EACH_ROWS_MAX, sequence_rows: 1, .. }, _)) => Readiness::Needed,
             Some(_) => Readiness::Useful,
             None => Readiness::Done,
         })
@@ -215,12 +224,13 @@ mod tests {
         while found.last() != Some(&Readiness::Done) {
             found.push(plan.make_ready(state.as_mut()).expect("it can be captured"));
         }
-        let (needed, useful) = (vec![Readiness::Needed; 15], vec![Readiness::Useful; 19]);
+        let (needed, useful) = (vec![Readiness::Needed; 31], vec![Readiness::Useful; 38]);
         assert_eq!(found, [needed, useful, vec![Readiness::Done]].concat());
+        let kept: Vec<usize> = plan.spare.iter().map(|step| step.values.graphs.0.len()).collect();
         assert_eq!(
-            plan.spare[0].values.graphs.0.len(),
-            35,
-            "1 to 16, 24 and 32, and for more rows a sequence from 2 on"
+            kept,
+            [35, 35],
+            "of each step in flight 1 to 16, 24 and 32, and for more rows a sequence from 2 on"
         );
         for count in [1, 3, 17, 32, 33] {
             let ids: Vec<u32> = (0..count).map(|row| row % 10).collect();
@@ -230,7 +240,7 @@ mod tests {
                 let expected: Vec<f32> = (0..10).map(|row| (8 * id * row) as f32).collect();
                 assert_eq!(output.logits.as_deref(), Some(&expected[..]), "{count} rows");
             }
-            let kept = plan.spare[0].values.graphs.0.len();
+            let kept = plan.spare[plan.spare.len() - 1].values.graphs.0.len();
             assert_eq!(kept, if count > 32 { 0 } else { 35 }, "{count} rows: only other memory ends them");
         }
     }

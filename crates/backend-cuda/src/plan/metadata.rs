@@ -1,7 +1,7 @@
 //! What kernels read about a step's rows: lists of words, copied to the device before the step's first kernel.
 //!
 //! ```text
-//! ids [rows] · positions [rows][3] · row_sequence [rows] · row_index [rows] · output_rows [outputs] · sequence_length [sequences]
+//! ids [rows] · taken [rows][2] · positions [rows][3] · row_sequence [rows] · row_index [rows] · output_rows [outputs] · sequence_length [sequences]
 //! for each page group: table_base [sequences]
 //! for each way in which layers attend: split_count [1] · partial_offset [rows]
 //! items of the first way · pages of all groups · tiles of rows · items of the other ways
@@ -17,7 +17,9 @@ use super::work::{Items, Shape, Work};
 use crate::driver::Address;
 use crate::error::unknown;
 use crate::state::CudaState;
-use gannet_ops::{Batch, DeviceError, PAGE_TOKENS, PageLifetime, SequenceRows, StateLayout, TokenSource};
+use gannet_ops::{
+    Batch, DeviceError, PAGE_TOKENS, PageLifetime, SequenceRows, StateLayout, StepId, TokenSource,
+};
 use std::ops::Range;
 
 /// Words that lists begin at multiples of: 16 bytes.
@@ -81,6 +83,9 @@ pub(super) struct Metadata {
     /// Lists that lie beyond the others, and where.
     far: Vec<(usize, Vec<u32>)>,
     ids: usize,
+    /// Rows whose tokens earlier steps drew and only the device knows: of each step where its pairs of row and output begin, and
+    /// how many there are.
+    taken: Vec<(StepId, usize, usize)>,
     positions: usize,
     row_sequence: usize,
     row_index: usize,
@@ -204,6 +209,8 @@ impl Metadata {
             batch.rows.iter().map(|row| id_of(row.token, vocabulary)).collect::<Result<_, _>>()?;
         let words = &mut self.words;
         self.ids = words.add_padded(ids, rows, |_| 0);
+        let taken = words.add_padded(list_taken(batch, &mut self.taken), 2 * rows, |_| 0);
+        self.taken.iter_mut().for_each(|(_, start, _)| *start += taken);
         self.positions = words.add_padded(batch.rows.iter().flat_map(|row| row.position), rows * 3, |_| 0);
         // The last sequence is that of rows that are none.
         self.row_sequence =
@@ -282,6 +289,11 @@ impl Metadata {
         }
     }
 
+    /// Of each step whose tokens rows take: its pairs of row and output, and how many.
+    pub(super) fn taken(&self) -> &[(StepId, usize, usize)] {
+        &self.taken
+    }
+
     /// All words, in pieces, and at which byte each begins.
     pub(super) fn pieces(&self) -> impl Iterator<Item = (usize, &[u8])> {
         let first = std::iter::once((0, &self.words.0));
@@ -297,8 +309,9 @@ impl Metadata {
 
 /// Words of a padded batch before the items of the ways after the first, at most.
 fn near_at_most(padding: Padding, (groups, ways): (usize, &[Shape])) -> usize {
-    // Of a row: id, position, sequence, index, output, length; a base in each group; partial sums and a count in each way.
-    let lists = 8 + groups + 2 * ways.len();
+    // Of a row: id, what it takes, position, sequence, index, output, length; a base in each group; partial sums and a count in
+    // each way.
+    let lists = 10 + groups + 2 * ways.len();
     let items = ways.first().map_or(0, |way| items_at_most(way, padding));
     let near = lists * (padding.rows + 1 + ALIGNMENT) + items + pages_at_most(padding, groups) + ALIGNMENT;
     near.next_multiple_of(ALIGNMENT)
@@ -312,6 +325,25 @@ fn items_at_most(way: &Shape, Padding { rows, context, .. }: Padding) -> usize {
 /// Pages that sequences of so many rows list, at most, with a spare one of each group.
 fn pages_at_most(Padding { rows, context, .. }: Padding, groups: usize) -> usize {
     groups * (rows * (context.div_ceil(PAGE_TOKENS) + 1) + 1)
+}
+
+/// Pairs of row and output for the tokens that only the device knows, step by step, and where each step's begin.
+fn list_taken(batch: &Batch, taken: &mut Vec<(StepId, usize, usize)>) -> Vec<u32> {
+    let mut rows: Vec<(StepId, u32, u32)> = Vec::new();
+    for (row, facts) in (0..).zip(&batch.rows) {
+        if let TokenSource::Sampled { step, output } = facts.token {
+            rows.push((step, row, output));
+        }
+    }
+    rows.sort_unstable_by_key(|(step, row, _)| (*step, *row));
+    taken.clear();
+    for (place, (step, ..)) in rows.iter().enumerate() {
+        match taken.last_mut() {
+            Some((last, _, count)) if last == step => *count += 1,
+            Some(_) | None => taken.push((*step, 2 * place, 1)),
+        }
+    }
+    rows.iter().flat_map(|(_, row, output)| [*row, *output]).collect()
 }
 
 fn id_of(token: TokenSource, vocabulary: usize) -> Result<u32, DeviceError> {

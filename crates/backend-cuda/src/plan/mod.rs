@@ -1,14 +1,15 @@
 //! A compiled program: its kernels loaded, its values given places on the device, its steps launched.
 //!
 //! `submit` copies the step's lists to the device, replays the graph of so many rows, or launches every node, on the one stream
-//! and returns; only what the host was asked for is waited for. Where every row of a step wants its likeliest token, `sample`
-//! takes the tokens that the device found; otherwise the scores come to the host, where `ops::sampling` draws.
+//! and returns; only what the host was asked for is waited for. `sample` begins the draws, and `wait` brings their tokens; a step
+//! between takes them from the device.
 
 mod attention;
 mod draws;
 mod formats;
 mod graphs;
-mod kept;
+pub(crate) mod jobs;
+pub(crate) mod kept;
 mod launches;
 mod maps;
 mod matrices;
@@ -17,6 +18,7 @@ mod parts;
 mod products;
 mod projections;
 mod ropes;
+mod sampling;
 mod values;
 mod work;
 
@@ -27,9 +29,7 @@ use crate::number::Number;
 use crate::state::CudaState;
 use crate::weights::CudaWeights;
 use draws::Drawers;
-use gannet_ops::sampling::SampleRow;
-use gannet_ops::sampling::passes::PlainPasses;
-use gannet_ops::step::{PendingStep, ReadyDraws, StepValues};
+use gannet_ops::step::PendingStep;
 use gannet_ops::{
     Batch, BatchLimits, DeviceError, InputKind, Interrupter, Node, NodeObserver, NodeTime, Op, OutputKind,
     Plan, PlanBytes, Program, Readiness, Rows, SampleRows, State, StepId, StepOutput, TokenSource, ValueId,
@@ -42,7 +42,8 @@ use matrices::Matrices;
 use metadata::{Fit, Lists, Metadata};
 use parts::Parts;
 use ropes::Ropes;
-use std::collections::HashMap;
+use sampling::Flight;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use values::Values;
 use work::Shape;
@@ -72,7 +73,9 @@ pub(crate) struct CudaPlan {
     partials: DeviceBuffer,
     /// How often they got other memory.
     partials_moved: u64,
-    pending: HashMap<StepId, PendingStep<Kept>>,
+    /// For the kernels that draw.
+    draw_room: DeviceBuffer,
+    flights: BTreeMap<StepId, Flight>,
     /// Steps that were waited for, and outputs that came back, whose memory the next ones use.
     spare: Vec<PendingStep<Kept>>,
     spare_outputs: Vec<StepOutput>,
@@ -129,7 +132,8 @@ impl CudaPlan {
             limits: *limits,
             formats,
             metadata: Metadata::default(),
-            pending: HashMap::new(),
+            draw_room: DeviceBuffer::new(driver, 0)?,
+            flights: BTreeMap::new(),
             spare: Vec::new(),
             spare_outputs: Vec::new(),
             drawers: Drawers::here(),
@@ -146,8 +150,9 @@ impl CudaPlan {
         batch.check(&self.program.state)?;
         self.check_limits(batch)?;
         let state = CudaState::ours(state, &self.program)?;
+        self.settle_for(batch)?;
         let mut pending = self.spare.pop().unwrap_or_default();
-        pending.begin(batch, &state.steps)?;
+        pending.begin(batch, &state.memory().steps)?;
         let mut kept = std::mem::take(&mut pending.values);
         let fit = match watch {
             Watch::Nothing => self.fit_of(pending.batch()),
@@ -163,8 +168,10 @@ impl CudaPlan {
         let space = self.spare_outputs.pop().unwrap_or_default();
         pending.answer(&self.program, &kept, space)?;
         pending.values = kept;
-        state.steps.remember(step, batch, ());
-        self.pending.insert(step, pending);
+        state.memory().steps.remember(step, batch, ());
+        let is_drawn = batch.outputs.iter().any(|output| output.want.token);
+        let ended = if is_drawn { None } else { Some(self.device.driver.mark()?) };
+        self.flights.insert(step, Flight { step: pending, drawn: None, ended });
         Ok(step)
     }
 
@@ -200,6 +207,8 @@ impl CudaPlan {
         for (start, bytes) in self.metadata.pieces() {
             driver.upload(kept.lists().offset(start), bytes)?;
         }
+        let ids = Lists { metadata: &self.metadata, start: kept.lists() }.ids();
+        self.take_tokens(ids, kept, vocabulary(&self.program))?;
         if let Some(id) = self.program.input(InputKind::Embeddings) {
             let rows = embeddings(batch, self.program.value(id).width)?;
             driver.upload(self.values.address(id, kept), &Number::F32.encode(&rows))?;
@@ -326,7 +335,7 @@ impl CudaPlan {
     }
 
     fn fetch(&self, id: ValueId, batch: &Batch, kept: &mut Kept) -> Result<(), DeviceError> {
-        let size = (batch.outputs.len(), self.program.value(id).width);
+        let size = ((0..batch.outputs.len()).collect(), self.program.value(id).width);
         Ok(kept.fetch(&self.device.driver, id, size)?)
     }
 
@@ -381,36 +390,19 @@ impl Plan for CudaPlan {
             return Err(DeviceError::Interrupted);
         }
         let state = CudaState::ours(state, &self.program)?;
-        let pending = self.pending.get_mut(&step).ok_or_else(|| not_pending(step))?;
-        if let Some(logits) = self.sampled {
-            let outputs = pending.batch().outputs.len();
-            let are_scores_read = pending.batch().outputs.iter().any(|output| output.want.logprobs.is_some());
-            let (driver, width) = (&self.device.driver, self.program.value(logits).width);
-            let are_plain = rows.rows.iter().all(SampleRow::is_plain);
-            if are_plain {
-                pending.values.take_tokens(&**driver, outputs)?;
-            }
-            if are_scores_read || !are_plain {
-                pending.values.fetch(driver, logits, (outputs, width))?;
-            }
-            if !are_plain {
-                let ready = ReadyDraws::of(pending, rows, &state.histories)?;
-                let values = &pending.values;
-                let draws = self.drawers.draw(&ready, &|output| values.row(logits, output));
-                draws.into_iter().for_each(|(output, draw)| pending.values.take_draw(output, draw));
-            }
-        }
-        let (mut passes, program) = (PlainPasses, &self.program);
-        let mut drawer = self.drawers.first(&mut passes);
-        let with = (&mut state.histories[..], &mut drawer);
-        state.steps.get_mut(step)?.decide(|sampled| pending.sample(program, rows, with, sampled))
+        // Apart from the others, which may have to be looked at first.
+        let mut flight = self.flights.remove(&step).ok_or_else(|| not_pending(step))?;
+        let drawn = self.draw(step, &mut flight, rows, state);
+        self.flights.insert(step, flight);
+        drawn
     }
 
     fn wait(&mut self, step: StepId) -> Result<StepOutput, DeviceError> {
-        let pending = self.pending.get(&step).ok_or_else(|| not_pending(step))?;
-        pending.check_finished(step)?;
-        self.device.driver.synchronize()?;
-        let mut finished = self.pending.remove(&step).expect("it was found above");
+        self.settle(step)?;
+        let flight = self.flights.get_mut(&step).ok_or_else(|| not_pending(step))?;
+        flight.step.check_finished(step)?;
+        flight.ended.take().map_or(Ok(()), |mark| self.device.driver.await_mark(mark))?;
+        let mut finished = self.flights.remove(&step).expect("it was found above").step;
         let output = finished.take_output();
         self.spare.push(finished);
         Ok(output)
@@ -429,9 +421,15 @@ impl Plan for CudaPlan {
     }
 
     fn bytes(&self) -> PlanBytes {
-        let own = [&self.rounded, &self.stacked, &self.partials];
+        let own = [&self.rounded, &self.stacked, &self.partials, &self.draw_room];
         let own = self.values.buffers.iter().chain(own).map(DeviceBuffer::bytes).sum::<usize>();
-        let steps = self.pending.values().chain(&self.spare).map(|step| step.values.bytes()).sum::<usize>();
+        let steps = self
+            .flights
+            .values()
+            .map(|flight| &flight.step)
+            .chain(&self.spare)
+            .map(|step| step.values.bytes())
+            .sum::<usize>();
         // What the driver keeps of a graph, it doesn't tell.
         PlanBytes { scratch: (own + steps) as u64, graphs: 0 }
     }

@@ -8,6 +8,7 @@ use super::matrices::Matrices;
 use super::metadata::{Lists, Metadata};
 use super::products;
 use super::ropes::Ropes;
+use super::sampling;
 use super::values::Values;
 use crate::backend::{Device, Need};
 use crate::driver::{Address, Kernel, Properties, TensorMap};
@@ -61,7 +62,7 @@ impl Parts<'_> {
             needs.extend(frame.calls(node)?.into_iter().map(|call| call.need));
             needs.extend(self.product_needs(properties, node));
         }
-        needs.extend(sampled(program).map(|logits| frame.argmax(logits, Address::NONE).need));
+        needs.extend(sampled(program).into_iter().flat_map(|_| sampling::needs()));
         needs.sort_unstable();
         needs.dedup();
         // All at once, so that what has to be compiled is compiled in parallel.

@@ -135,6 +135,7 @@ pub(crate) fn runner_with(budget: Budget, context: usize, step_rows: usize) -> R
         vocabulary: VOCABULARY,
         context,
         step_rows,
+        steps_in_flight: 1,
         pooling: None,
         numerics_id: NumericsId::default(),
         major_faults: Box::new(|| None),

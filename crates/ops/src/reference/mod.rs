@@ -64,6 +64,10 @@ impl Backend for ReferenceBackend {
         &[]
     }
 
+    fn steps_in_flight(&self) -> usize {
+        1
+    }
+
     fn free_bytes(&self) -> Option<u64> {
         None
     }

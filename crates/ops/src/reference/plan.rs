@@ -7,7 +7,7 @@ use super::values::Made;
 use super::weights::{Weight, ours};
 use crate::sampling::passes::PlainPasses;
 use crate::sampling::{Draw, Drawer, Workspace};
-use crate::step::{PendingStep, StepValues};
+use crate::step::{PendingStep, RowLogprobs, StepValues};
 use crate::{
     Batch, DeviceError, Interrupter, Node, NodeObserver, NodeTime, Plan, PlanBytes, Program, SampleRows,
     State, StepId, StepOutput, ValueId, Weights, verify,
@@ -156,6 +156,10 @@ impl Plan for ReferencePlan {
 impl StepValues for Values {
     fn drawn(&self, _value: ValueId, _row: usize) -> Option<Draw> {
         None
+    }
+
+    fn logprobs(&self, _value: ValueId, _row: usize) -> RowLogprobs {
+        RowLogprobs::Unknown
     }
 
     fn row(&self, value: ValueId, row: usize) -> &[f32] {

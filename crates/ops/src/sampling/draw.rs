@@ -72,16 +72,29 @@ impl Drawer<'_> {
     pub fn logprobs(&mut self, logits: &[f32], sampled: Option<TokenId>, top: u32) -> Option<TokenLogprobs> {
         let (mut scores, candidates) = self.workspace.plain(logits, self.passes)?;
         let max = scores.max();
-        let log_sum = ln(scores.denominator(Scale { temperature: 1.0, max }, self.passes));
-        let logprob = |score: f32| (score - max) - log_sum;
+        let sum = scores.denominator(Scale { temperature: 1.0, max }, self.passes);
         if top > 0 {
             scores.top(top as usize, candidates);
         }
         candidates.sort_unstable_by(by_likelihood);
-        Some(TokenLogprobs {
-            sampled: sampled.and_then(|token| logits.get(token.0 as usize)).map(|score| logprob(*score)),
-            top: candidates.iter().map(|found| (TokenId(found.token), logprob(found.score))).collect(),
-        })
+        let sampled = sampled.and_then(|token| logits.get(token.0 as usize)).copied();
+        let top = candidates.iter().map(|found| (TokenId(found.token), found.score));
+        Some(logprobs_of((max, sum), sampled, top))
+    }
+}
+
+/// Log-probabilities from the largest score of a row, the sum of the exponentials relative to it, the score of the sampled
+/// token, and the most likely tokens with their scores.
+pub fn logprobs_of(
+    (max, sum): (f32, f32),
+    sampled: Option<f32>,
+    top: impl Iterator<Item = (TokenId, f32)>,
+) -> TokenLogprobs {
+    let log_sum = ln(sum);
+    let logprob = |score: f32| (score - max) - log_sum;
+    TokenLogprobs {
+        sampled: sampled.map(logprob),
+        top: top.map(|(token, score)| (token, logprob(score))).collect(),
     }
 }
 
@@ -153,14 +166,14 @@ fn top_p_of_row(
     passes: &mut dyn Passes,
 ) {
     let max = scores.max() / temperature;
-    let sum = scores.denominator(Scale { temperature, max }, passes);
+    let all = scores.mass(Scale { temperature, max }, passes);
     let mut count = TOP_P_FIRST;
     loop {
         scores.top(count, candidates);
         let are_all = candidates.len() < count;
         divide(candidates, temperature);
         candidates.sort_unstable_by(by_likelihood);
-        let kept = filters::reaching(candidates, p, max, sum);
+        let kept = filters::reaching(candidates, p, max, all);
         if kept.is_some() || are_all {
             candidates.truncate(kept.unwrap_or(candidates.len()));
             return;

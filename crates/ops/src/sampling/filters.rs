@@ -1,6 +1,7 @@
 //! The filters, each a function from candidates to fewer.
 
 use super::noise::RowNoise;
+use super::passes::mass;
 use super::{DynamicTemperature, Xtc};
 use crate::math::exp;
 use crate::numerics::{LANES, VOCABULARY_PARTITION, fold};
@@ -122,20 +123,19 @@ pub(crate) fn top_p(candidates: &mut Vec<Candidate>, p: f32) {
     if p >= 1.0 || candidates.len() <= 1 {
         return;
     }
-    candidates.sort_unstable_by_key(|candidate| candidate.token);
     let max = largest(candidates);
-    let sum = denominator(candidates, max);
+    let all = candidates.iter().map(|candidate| mass(exp(candidate.score - max))).sum();
     candidates.sort_unstable_by(by_likelihood);
-    let kept = reaching(candidates, p, max, sum).unwrap_or(candidates.len());
+    let kept = reaching(candidates, p, max, all).unwrap_or(candidates.len());
     candidates.truncate(kept);
 }
 
-/// How many candidates, most likely first, together reach probability `p`, where they do.
-pub(crate) fn reaching(candidates: &[Candidate], p: f32, max: f32, sum: f32) -> Option<usize> {
-    let mut reached = 0.0;
+/// How many candidates, most likely first, together reach the share `p` of the mass of all, where they do.
+pub(crate) fn reaching(candidates: &[Candidate], p: f32, max: f32, all: f64) -> Option<usize> {
+    let (mut reached, needed) = (0.0, f64::from(p) * all);
     let place = candidates.iter().position(|candidate| {
-        reached += exp(candidate.score - max) / sum;
-        reached >= p
+        reached += mass(exp(candidate.score - max));
+        reached >= needed
     });
     place.map(|place| place + 1)
 }

@@ -19,7 +19,7 @@ mod running;
 mod history;
 
 pub use check::SamplingError;
-pub use draw::{Draw, Drawer, draw, logprobs};
+pub use draw::{Draw, Drawer, draw, logprobs, logprobs_of};
 pub use history::History;
 pub use running::{ADAPTIVE_DECAY_MAX, Running};
 pub use scores::Workspace;
@@ -177,7 +177,7 @@ impl Sampling {
     }
 
     /// Whether scores depend on which tokens were before, and how often.
-    pub(crate) fn counts_tokens(&self) -> bool {
+    pub fn counts_tokens(&self) -> bool {
         self.repetition_penalty != 1.0 || self.presence_penalty != 0.0 || self.frequency_penalty != 0.0
     }
 }

@@ -33,6 +33,9 @@ pub trait Passes {
 
     /// As [`exponentials`].
     fn exponentials(&mut self, row: MaskedRow<'_>, scale: Scale, sums: &mut [f32]);
+
+    /// As [`masses`].
+    fn masses(&mut self, row: MaskedRow<'_>, scale: Scale, sums: &mut [f64]);
 }
 
 /// What an exponential is taken of: `score / temperature - max`.
@@ -55,6 +58,10 @@ impl Passes for PlainPasses {
 
     fn exponentials(&mut self, row: MaskedRow<'_>, scale: Scale, sums: &mut [f32]) {
         exponentials(row, scale, sums);
+    }
+
+    fn masses(&mut self, row: MaskedRow<'_>, scale: Scale, sums: &mut [f64]) {
+        masses(row, scale, sums);
     }
 }
 
@@ -129,6 +136,38 @@ pub fn exponentials(row: MaskedRow<'_>, scale: Scale, sums: &mut [f32]) {
     }
 }
 
+/// An exponential of at most 1 as a whole number of 2^-32, ties to even. A million of them add up to less than 2^53 such
+/// units, so that their sums are exact, and the same in any order.
+#[inline(always)]
+pub fn mass(exponential: f32) -> f64 {
+    // Numbers from 2^20 on are multiples of 2^-32.
+    const ROUNDER: f64 = (1u32 << 20) as f64;
+    (f64::from(exponential) + ROUNDER) - ROUNDER
+}
+
+/// For each [`VOCABULARY_PARTITION`] the mass of the tokens that may be drawn.
+#[inline(always)]
+pub fn masses(row: MaskedRow<'_>, scale: Scale, sums: &mut [f64]) {
+    let Scale { temperature, max } = scale;
+    for (place, (part, sum)) in row.scores.chunks(VOCABULARY_PARTITION).zip(sums).enumerate() {
+        let (sixteens, rest) = part.as_chunks::<LANES>();
+        let mut lanes = [0.0f64; LANES];
+        for (number, scores) in sixteens.iter().enumerate() {
+            let allowed = row.sixteen(place * VOCABULARY_PARTITION + number * LANES);
+            for lane in 0..LANES {
+                let added = mass(exp(scores[lane] / temperature - max));
+                lanes[lane] += if allowed >> lane & 1 == 1 { added } else { 0.0 };
+            }
+        }
+        let allowed = row.sixteen(place * VOCABULARY_PARTITION + sixteens.len() * LANES);
+        for (lane, score) in rest.iter().enumerate() {
+            let added = mass(exp(score / temperature - max));
+            lanes[lane] += if allowed >> lane & 1 == 1 { added } else { 0.0 };
+        }
+        *sum = lanes.iter().sum();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,6 +197,13 @@ mod tests {
             .sum();
         let found: f64 = sums.iter().map(|sum| f64::from(*sum)).sum();
         assert!((found - exact).abs() <= 1e-5 * exact.max(1e-3), "{count} tokens: {found}, expected {exact}");
+        let mut sums = vec![0.0; count.div_ceil(VOCABULARY_PARTITION)];
+        masses(row, Scale { temperature: 0.7, max: 9.0 / 0.7 }, &mut sums);
+        let found: f64 = sums.iter().sum();
+        assert!((found - exact).abs() <= 1e-5 * exact.max(1e-3), "{count} tokens: {found}, expected {exact}");
+        let each = |id: &usize| mass(exp(scores[*id] / 0.7 - 9.0 / 0.7));
+        let backwards: f64 = (0..count).rev().filter(|id| is_allowed(*id)).map(|id| each(&id)).sum();
+        assert_eq!(found, backwards, "{count} tokens in the opposite order");
     }
 
     #[test]

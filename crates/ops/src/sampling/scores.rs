@@ -17,6 +17,7 @@ pub struct Workspace {
     ranked: Vec<f32>,
     mask: Vec<u32>,
     sums: Vec<f32>,
+    masses: Vec<f64>,
     /// A whole changed row, where one is needed.
     row: Vec<f32>,
     changes: Changes,
@@ -36,6 +37,7 @@ pub(crate) struct Scores<'a> {
 struct Room<'a> {
     ranked: &'a mut Vec<f32>,
     sums: &'a mut Vec<f32>,
+    masses: &'a mut Vec<f64>,
     row: &'a mut Vec<f32>,
 }
 
@@ -49,7 +51,7 @@ impl Workspace {
         passes: &mut dyn Passes,
     ) -> Option<(Scores<'a>, &'a mut Vec<Candidate>)> {
         let mask = self.mask_of(logits.len(), row);
-        let Self { maxima, ranked, mask: words, sums, row: whole, changes, candidates } = self;
+        let Self { maxima, ranked, mask: words, sums, masses, row: whole, changes, candidates } = self;
         let mask = match mask {
             Mask::None => None,
             Mask::OfRow => row.allowed.as_deref(),
@@ -61,8 +63,8 @@ impl Workspace {
         }
         changes.collect(logits, row, history);
         candidates.clear();
-        let mut scores =
-            Scores { logits, mask, changes, maxima: &[], room: Room { ranked, sums, row: whole } };
+        let room = Room { ranked, sums, masses, row: whole };
+        let mut scores = Scores { logits, mask, changes, maxima: &[], room };
         scores.raise_changed(maxima);
         scores.maxima = maxima;
         Some((scores, candidates))
@@ -74,14 +76,15 @@ impl Workspace {
         logits: &'a [f32],
         passes: &mut dyn Passes,
     ) -> Option<(Scores<'a>, &'a mut Vec<Candidate>)> {
-        let Self { maxima, ranked, sums, row, changes, candidates, .. } = self;
+        let Self { maxima, ranked, sums, masses, row, changes, candidates, .. } = self;
         maxima.resize(logits.len().div_ceil(GROUP), 0.0);
         if !passes.maxima(MaskedRow { scores: logits, mask: None }, maxima) {
             return None;
         }
         changes.clear();
         candidates.clear();
-        Some((Scores { logits, mask: None, changes, maxima, room: Room { ranked, sums, row } }, candidates))
+        let room = Room { ranked, sums, masses, row };
+        Some((Scores { logits, mask: None, changes, maxima, room }, candidates))
     }
 
     /// The row's mask and the request's own list of tokens as one mask.
@@ -142,7 +145,8 @@ impl Scores<'_> {
         let mut changes = self.changes.from(first as u32).iter().peekable();
         let candidates = scores.iter().zip(first as u32..).map(move |(score, token)| {
             let changed = changes.next_if(|change| change.token == token);
-            Candidate { token, score: changed.map_or(*score, |change| change.score) }
+            // Zeros are equal, whatever their sign.
+            Candidate { token, score: changed.map_or(*score, |change| change.score) + 0.0 }
         });
         candidates.filter(|found| found.score > f32::NEG_INFINITY && self.may_be_drawn(found.token))
     }
@@ -187,17 +191,31 @@ impl Scores<'_> {
     /// The sum of `exp(score / temperature - max)` over all tokens that may be drawn, in the named order.
     pub(crate) fn denominator(&mut self, scale: Scale, passes: &mut dyn Passes) -> f32 {
         let Room { row, sums, .. } = &mut self.room;
-        let mut scores = self.logits;
-        if !self.changes.list().is_empty() {
-            row.clear();
-            row.extend_from_slice(scores);
-            for change in self.changes.list() {
-                row[change.token as usize] = change.score;
-            }
-            scores = row;
-        }
+        let scores = changed_row((self.logits, self.changes), row);
         sums.resize(scores.len().div_ceil(VOCABULARY_PARTITION), 0.0);
         passes.exponentials(MaskedRow { scores, mask: self.mask }, scale, sums);
         sums.iter().fold(0.0, |sum, part| sum + part)
     }
+
+    /// The mass of all tokens that may be drawn.
+    pub(crate) fn mass(&mut self, scale: Scale, passes: &mut dyn Passes) -> f64 {
+        let Room { row, masses, .. } = &mut self.room;
+        let scores = changed_row((self.logits, self.changes), row);
+        masses.resize(scores.len().div_ceil(VOCABULARY_PARTITION), 0.0);
+        passes.masses(MaskedRow { scores, mask: self.mask }, scale, masses);
+        masses.iter().sum()
+    }
+}
+
+/// The row with its changes, in `room` where there are any.
+fn changed_row<'a>((logits, changes): (&'a [f32], &Changes), room: &'a mut Vec<f32>) -> &'a [f32] {
+    if changes.list().is_empty() {
+        return logits;
+    }
+    room.clear();
+    room.extend_from_slice(logits);
+    for change in changes.list() {
+        room[change.token as usize] = change.score;
+    }
+    room
 }

@@ -2,7 +2,7 @@
 //! backend keeps.
 
 use super::unknown;
-use crate::{Batch, DeviceError, STEPS_REMEMBERED, StepId, TokenId};
+use crate::{Batch, DeviceError, STEPS_REMEMBERED, StepId, TokenId, TokenSource};
 use std::collections::VecDeque;
 
 /// The last steps over a state, oldest first; `K` is what a backend keeps of each: captured values, drafted
@@ -22,7 +22,17 @@ pub struct StepMemory<K> {
     pub kept: K,
     // What sampling decided, once it has.
     sampled: Sampled,
-    is_sampled: bool,
+    draws: Draws,
+}
+
+/// How far the draws of a step are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Draws {
+    /// Nobody has said how to make them.
+    Missing,
+    /// The device makes them, and the host has not looked yet.
+    OnDevice,
+    Decided,
 }
 
 /// What sampling decided.
@@ -41,8 +51,13 @@ impl<K> StepMemory<K> {
         sample: impl FnOnce(&mut Sampled) -> Result<(), DeviceError>,
     ) -> Result<(), DeviceError> {
         sample(&mut self.sampled)?;
-        self.is_sampled = true;
+        self.draws = Draws::Decided;
         Ok(())
+    }
+
+    /// The device makes the draws: until [`StepMemory::decide`], later steps name its tokens and only the device knows them.
+    pub fn draw_on_device(&mut self) {
+        self.draws = Draws::OnDevice;
     }
 
     /// Checks how many rows of each sequence are said to stand.
@@ -77,7 +92,7 @@ impl<K> Steps<K> {
         };
         rows.clear();
         rows.extend(batch.sequences.iter().map(|sequence| sequence.rows.len() as u32));
-        self.last.push_back(StepMemory { id, rows, kept, sampled, is_sampled: false });
+        self.last.push_back(StepMemory { id, rows, kept, sampled, draws: Draws::Missing });
         forgotten
     }
 
@@ -102,6 +117,14 @@ impl<K> Steps<K> {
         token.ok_or_else(|| unknown("output", output, format!("step {} sampled no token there", id.0)))
     }
 
+    /// What an output of a step sampled: a token, or where the device finds it while only the device knows.
+    pub fn source(&self, id: StepId, output: u32) -> Result<TokenSource, DeviceError> {
+        if self.get(id)?.draws == Draws::OnDevice {
+            return Ok(TokenSource::Sampled { step: id, output });
+        }
+        self.token(id, output).map(TokenSource::Known)
+    }
+
     /// The drafts of a step's sequence that don't stand.
     pub fn rejected(&self, id: StepId, sequence: u32) -> Result<u32, DeviceError> {
         let rejected = self.sampled(id)?.rejected.get(sequence as usize).copied();
@@ -110,7 +133,7 @@ impl<K> Steps<K> {
 
     fn sampled(&self, id: StepId) -> Result<&Sampled, DeviceError> {
         let memory = self.get(id)?;
-        let sampled = memory.is_sampled.then_some(&memory.sampled);
+        let sampled = (memory.draws == Draws::Decided).then_some(&memory.sampled);
         sampled.ok_or_else(|| unknown("step", id.0, "it was not sampled yet"))
     }
 }

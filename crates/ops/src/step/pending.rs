@@ -1,17 +1,32 @@
 //! A step that was submitted and not waited for: what it answers, and the nodes that wait for the draws.
 
 use super::{Resolved, Sampled, Scores, Steps, accept, sample, unknown};
-use crate::sampling::{Draw, Drawer, History, logprobs};
+use crate::sampling::{Draw, Drawer, History, SampleRow, logprobs};
 use crate::{
     Batch, DeviceError, Node, Op, OutputKind, OutputResult, Program, SampleRows, StepId, StepOutput, TokenId,
-    ValueId,
+    TokenLogprobs, ValueId,
 };
+use std::borrow::Cow;
+
+/// What is known of a row's log-probabilities.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RowLogprobs {
+    /// Nothing: they follow from its scores.
+    Unknown,
+    /// A score is not a finite number.
+    NotFinite,
+    /// What the device found.
+    Found(TokenLogprobs),
+}
 
 /// The values of a step that are still read after its forward pass.
 pub trait StepValues {
     /// What the device has drawn of a row of scores already, by the parameters that it was given; its scores are then
     /// not asked for.
     fn drawn(&self, value: ValueId, row: usize) -> Option<Draw>;
+
+    /// What the device has found of the log-probabilities of a row of scores; where it has, its scores are not asked for.
+    fn logprobs(&self, value: ValueId, row: usize) -> RowLogprobs;
 
     /// A row of a value of numbers.
     fn row(&self, value: ValueId, row: usize) -> &[f32];
@@ -46,6 +61,14 @@ impl<V: StepValues> PendingStep<V> {
     /// The batch, all known.
     pub fn batch(&self) -> &Batch {
         &self.resolved.batch
+    }
+
+    /// How to draw each token, as far as it is known: a row for each output that wants one.
+    ///
+    /// # Errors
+    /// Another number of rows.
+    pub fn draw_rows<'a>(&self, rows: &'a SampleRows) -> Result<Cow<'a, [SampleRow]>, DeviceError> {
+        self.resolved.moved(&rows.rows)
     }
 
     /// Says, after the forward pass, what is asked for and known before sampling. `space` is memory for it.
@@ -136,7 +159,13 @@ impl<V: StepValues> PendingStep<V> {
             result.running = draw.and_then(|draw| draw.running);
             let want = batch.outputs[number].want;
             let Some(top) = want.logprobs else { continue };
-            result.logprobs = drawer.logprobs(values.row(input, number), token(&draw).or(want.scored), top);
+            result.logprobs = match values.logprobs(input, number) {
+                RowLogprobs::Found(found) => Some(found),
+                RowLogprobs::NotFinite => None,
+                RowLogprobs::Unknown => {
+                    drawer.logprobs(values.row(input, number), token(&draw).or(want.scored), top)
+                }
+            };
             result.not_finite |= result.logprobs.is_none();
         }
         let ids = self.draws.iter().map(|draw| token(draw).map(|token| token.0));

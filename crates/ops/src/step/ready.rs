@@ -46,6 +46,12 @@ impl<'a> ReadyDraws<'a> {
         Ok(Self { rows, histories, none: History::default(), places })
     }
 
+    /// Those of some outputs.
+    pub fn only(mut self, is_wanted: impl Fn(usize) -> bool) -> Self {
+        self.places.retain(|(output, ..)| is_wanted(*output));
+        self
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.places.len()

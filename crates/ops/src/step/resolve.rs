@@ -6,7 +6,7 @@ use crate::sampling::SampleRow;
 use crate::{Batch, DeviceError, Length, StepId, TokenSource};
 use std::borrow::Cow;
 
-/// A batch in which every token and every length is known.
+/// A batch in which every length is known, and every token but those that only the device knows.
 #[derive(Clone, Debug, Default)]
 pub struct Resolved {
     /// The batch.
@@ -52,7 +52,7 @@ impl Resolved {
         }
         for row in &mut known.rows {
             if let TokenSource::Sampled { step, output } = row.token {
-                row.token = TokenSource::Known(steps.token(step, output)?);
+                row.token = steps.source(step, output)?;
             }
         }
         Ok(())

@@ -5,6 +5,7 @@
 use super::super::{Address, Argument, Launch};
 use super::attention::{attention, attention_fold, attention_prefill, attention_split, finish_qkv, write_kv};
 use super::memory::Memory;
+use super::sample::{argmax, count_tokens, sample_maxima, sample_parts, sample_tokens, take_tokens};
 use crate::error::CudaError;
 use crate::jit::Variant;
 use crate::number::Number;
@@ -19,7 +20,7 @@ pub(super) type Outcome = Result<(), CudaError>;
 type Simulation = fn(&mut Call<'_>) -> Outcome;
 
 /// What each entry does.
-const KERNELS: [(&str, Simulation); 28] = [
+const KERNELS: [(&str, Simulation); 33] = [
     ("add", |call| pairwise(call, gates::add)),
     ("add_rms_norm", add_rms_norm),
     ("argmax", argmax),
@@ -30,6 +31,7 @@ const KERNELS: [(&str, Simulation); 28] = [
     ("cast", |call| elementwise(call, |x, _| x)),
     ("clamped_gate", clamped_gate),
     ("concat", concat),
+    ("count_tokens", count_tokens),
     ("embed", embed),
     ("finish_qkv", finish_qkv),
     ("gather_rows", gather_rows),
@@ -42,11 +44,15 @@ const KERNELS: [(&str, Simulation); 28] = [
     ("repack", repack),
     ("rms_norm", rms_norm),
     ("rope", rotate),
+    ("sample_maxima", sample_maxima),
+    ("sample_parts", sample_parts),
+    ("sample_tokens", sample_tokens),
     ("scale", |call| elementwise(call, |x, factor| factor * x)),
     ("sigmoid_gate", sigmoid_gate),
     ("silu_gate", |call| pairwise(call, gates::silu_gate)),
     ("slice", slice),
     ("soft_cap", |call| elementwise(call, gates::soft_cap)),
+    ("take_tokens", take_tokens),
     ("write_kv", write_kv),
 ];
 
@@ -378,21 +384,4 @@ fn concat(call: &mut Call<'_>) -> Outcome {
     let x = call.matrix(x, rows, x_width)?;
     let place = |row: usize| y.offset((row * y_width + y_start) * size_of::<f32>());
     x.rows().enumerate().try_for_each(|(row, x)| call.put_floats(place(row), x))
-}
-
-fn argmax(call: &mut Call<'_>) -> Outcome {
-    let ([tokens, logits], [rows, vocabulary]) = (call.addresses()?, call.sizes()?);
-    let logits = call.matrix(logits, rows, vocabulary)?;
-    let likeliest = |row: &[f32]| {
-        if row.iter().any(|score| !score.is_finite()) {
-            return u32::MAX;
-        }
-        let mut best = 0;
-        for (id, score) in row.iter().enumerate() {
-            best = if *score > row[best] { id } else { best };
-        }
-        best as u32
-    };
-    let found: Vec<u8> = logits.rows().flat_map(|row| likeliest(row).to_le_bytes()).collect();
-    call.memory.write(call.entry, tokens, &found)
 }

@@ -9,6 +9,7 @@ mod attention;
 mod graphs;
 mod kernels;
 mod memory;
+mod sample;
 
 use super::{
     Address, Driver, GraphHandle, Kernel, Launch, Mark, Pinned, Properties, TENSOR_MAP_BYTES, TensorMap,
@@ -109,7 +110,11 @@ impl Driver for Simulated {
 
     fn unpin(&self, _pinned: Pinned) {}
 
-    fn land(&self, _to: &mut Pinned, _from: Address, _bytes: usize) -> Result<(), CudaError> {
+    fn land(&self, _to: &mut Pinned, _at: usize, _from: Address, _bytes: usize) -> Result<(), CudaError> {
+        Ok(())
+    }
+
+    fn await_mark(&self, _mark: Mark) -> Result<(), CudaError> {
         Ok(())
     }
 

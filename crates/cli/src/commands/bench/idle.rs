@@ -203,6 +203,7 @@ fn idle_runner(path: &std::path::Path, streams: usize, tokens: usize) -> Result<
         vocabulary: opened.model.config.vocabulary,
         context,
         step_rows,
+        steps_in_flight: 1,
         pooling: None,
         numerics_id: NumericsId::default(),
         major_faults: Box::new(|| None),

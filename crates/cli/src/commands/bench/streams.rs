@@ -12,9 +12,10 @@ use gannet_ops::sampling::{History, SampleRow, Sampling};
 use gannet_ops::{
     Batch, DeviceError, Length, NodeTime, Output, OutputResult, PAGE_TOKENS, PageId, PageLifetime, PageTable,
     RecurrentBank, RecurrentUse, RecurrentWrite, Row, RowKind, SampleRows, SamplerSlot, SequenceRows,
-    SnapshotId, TokenId, TokenSource, Want,
+    SnapshotId, StepId, TokenId, TokenSource, Want,
 };
 use serde::Serialize;
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -103,7 +104,7 @@ enum Draw {
 /// A stream's rows in a step.
 struct Part {
     stream: usize,
-    tokens: Vec<TokenId>,
+    tokens: Vec<TokenSource>,
     kind: RowKind,
 }
 
@@ -178,20 +179,35 @@ impl Streams {
         Ok(drawn.expect("a token was asked for"))
     }
 
-    /// Draws `steps` tokens of each of the first `count` streams, one a step, and returns them by step.
+    /// Draws `steps` tokens of each of the first `count` streams, one a step, and returns them by step. As many steps are in
+    /// flight as the device is for, but one where each is timed.
     pub(super) fn decode(&mut self, count: usize, steps: usize) -> Result<Vec<Vec<TokenId>>, DeviceError> {
-        let mut last: Vec<TokenId> =
-            (0..count).map(|stream| self.token(stream, self.streams[stream].tokens)).collect();
+        let first = |stream: usize| TokenSource::Known(self.token(stream, self.streams[stream].tokens));
+        let mut last: Vec<TokenSource> = (0..count).map(first).collect();
         let mut drawn = Vec::new();
+        let mut in_flight = VecDeque::new();
         for _ in 0..steps {
-            let part = |(stream, token): (usize, &TokenId)| Part {
+            let part = |(stream, token): (usize, &TokenSource)| Part {
                 stream,
                 tokens: vec![*token],
                 kind: RowKind::Decode,
             };
             let parts: Vec<Part> = last.iter().enumerate().map(part).collect();
-            last = self.step(&parts, Draw::Token)?;
-            drawn.push(last.clone());
+            if self.recorded.is_some() {
+                let tokens = self.step(&parts, Draw::Token)?;
+                last = tokens.iter().copied().map(TokenSource::Known).collect();
+                drawn.push(tokens);
+                continue;
+            }
+            let step = self.begin_step(&parts, Draw::Token)?;
+            last = (0..count as u32).map(|output| TokenSource::Sampled { step, output }).collect();
+            in_flight.push_back(step);
+            if in_flight.len() >= self.runner.steps_in_flight {
+                drawn.extend(in_flight.pop_front().map(|step| self.end_step(step)).transpose()?);
+            }
+        }
+        for step in in_flight {
+            drawn.push(self.end_step(step)?);
         }
         Ok(drawn)
     }
@@ -200,10 +216,25 @@ impl Streams {
     pub(super) fn check(&mut self, rows: usize, steps: usize) -> Result<(), DeviceError> {
         for _ in 0..steps {
             let start = self.streams[0].tokens;
-            let tokens = (start..start + rows).map(|index| self.token(0, index)).collect();
+            let tokens =
+                (start..start + rows).map(|index| TokenSource::Known(self.token(0, index))).collect();
             self.step(&[Part { stream: 0, tokens, kind: RowKind::Decode }], Draw::EachRow)?;
         }
         Ok(())
+    }
+
+    /// Submits and samples.
+    fn begin_step(&mut self, parts: &[Part], draw: Draw) -> Result<StepId, DeviceError> {
+        let (batch, draws) = self.assemble(parts, draw);
+        let Runner { plan, state, .. } = &mut self.runner;
+        let step = plan.submit(&batch, state.as_mut())?;
+        plan.sample(step, &draws, state.as_mut())?;
+        self.go_on(parts);
+        Ok(step)
+    }
+
+    fn end_step(&mut self, step: StepId) -> Result<Vec<TokenId>, DeviceError> {
+        Ok(tokens_of(self.runner.plan.wait(step)?.outputs))
     }
 
     /// Computes a stream's text up to `end` in the largest steps; returns what the last one drew.
@@ -212,7 +243,7 @@ impl Streams {
         while self.streams[stream].tokens < end {
             let start = self.streams[stream].tokens;
             let stop = end.min(start + self.runner.step_rows);
-            let tokens = (start..stop).map(|index| self.token(stream, index)).collect();
+            let tokens = (start..stop).map(|index| TokenSource::Known(self.token(stream, index))).collect();
             let draw = if stop == end { draw } else { Draw::Nothing };
             let part = Part { stream, tokens, kind: RowKind::Prompt };
             drawn = self.step(&[part], draw)?.pop();
@@ -268,6 +299,12 @@ impl Streams {
         let begun = Instant::now();
         let (batch, draws) = self.assemble(parts, draw);
         let outputs = self.compute(begun, &batch, &draws)?;
+        self.go_on(parts);
+        Ok(tokens_of(outputs))
+    }
+
+    /// The streams have these rows too.
+    fn go_on(&mut self, parts: &[Part]) {
         for part in parts {
             let stream = &mut self.streams[part.stream];
             stream.open = stream.open.after(stream.tokens..stream.tokens + part.tokens.len());
@@ -276,8 +313,6 @@ impl Streams {
             let is_recurrent = self.runner.layout.is_recurrent();
             stream.bank = is_recurrent.then(|| stream.bank.map_or(0, |bank| 1 - bank));
         }
-        let drawn = |token: Option<TokenId>| token.expect("a token was asked for of each output");
-        Ok(outputs.into_iter().map(|output| drawn(output.token)).collect())
     }
 
     /// Submits, samples and waits, with a look at the clock after each where steps are recorded.
@@ -334,12 +369,12 @@ impl Streams {
         let start = self.streams[part.stream].tokens;
         let (sequence, first) = (batch.sequences.len() as u32, batch.rows.len() as u32);
         for (place, token) in part.tokens.iter().enumerate() {
-            let (token, index) = (TokenSource::Known(*token), (start + place) as u32);
+            let index = (start + place) as u32;
             let kind = match (part.kind, place) {
                 (RowKind::Decode, 1..) => RowKind::Draft(place as u32 - 1),
                 (kind, _) => kind,
             };
-            batch.rows.push(Row { sequence, token, index, position: [index; 3], kind });
+            batch.rows.push(Row { sequence, token: *token, index, position: [index; 3], kind });
         }
         let range = start..start + part.tokens.len();
         let groups = self.runner.layout.groups.len();
@@ -396,6 +431,11 @@ impl Streams {
             write: RecurrentWrite::Bank(RecurrentBank { slot, bank: bank.map_or(0, |bank| 1 - bank) }),
         })
     }
+}
+
+fn tokens_of(outputs: Vec<OutputResult>) -> Vec<TokenId> {
+    let drawn = |token: Option<TokenId>| token.expect("a token was asked for of each output");
+    outputs.into_iter().map(|output| drawn(output.token)).collect()
 }
 
 /// The parameters that chats are mostly run with.

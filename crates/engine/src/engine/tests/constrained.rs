@@ -5,7 +5,7 @@ use super::simulated::Kind;
 use super::*;
 
 fn options(sequences: usize, depth: usize) -> EngineOptions {
-    EngineOptions { sequences, waiting: 16, depth, step_rows: Some(64) }
+    EngineOptions { sequences, waiting: 16, depth: Some(depth), step_rows: Some(64) }
 }
 
 fn submit(bench: &mut Bench, text: &[u32], max_tokens: u32, rule: &Rule) -> RequestId {

@@ -6,7 +6,7 @@ use crate::Runner;
 use gannet_ops::{Batch, DeviceError, Interrupter, Plan, PlanBytes, SampleRows, State, StepId, StepOutput};
 
 fn options(depth: usize) -> EngineOptions {
-    EngineOptions { sequences: 3, waiting: 16, depth, step_rows: Some(64) }
+    EngineOptions { sequences: 3, waiting: 16, depth: Some(depth), step_rows: Some(64) }
 }
 
 /// Panics at a message of its, counted from 0.

@@ -6,7 +6,7 @@ use super::*;
 use gannet_ops::PAGE_TOKENS;
 
 fn options(sequences: usize, depth: usize) -> EngineOptions {
-    EngineOptions { sequences, waiting: 16, depth, step_rows: Some(256) }
+    EngineOptions { sequences, waiting: 16, depth: Some(depth), step_rows: Some(256) }
 }
 
 fn reused(bench: &Bench, id: RequestId) -> usize {

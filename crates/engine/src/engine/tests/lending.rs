@@ -11,7 +11,8 @@ const SEQUENCES: usize = 4;
 
 /// An engine with memory for four sequences of the whole context, and what others have left for it.
 fn lending(kind: Kind, depth: usize) -> (Bench, Lender, Arc<AtomicU64>) {
-    let options = EngineOptions { sequences: SEQUENCES, waiting: 64, depth, step_rows: Some(256) };
+    let options =
+        EngineOptions { sequences: SEQUENCES, waiting: 64, depth: Some(depth), step_rows: Some(256) };
     let wish = Wish {
         context: CONTEXT,
         step_rows: 256,

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 fn options(sequences: usize, depth: usize) -> EngineOptions {
-    EngineOptions { sequences, waiting: 64, depth, step_rows: Some(64) }
+    EngineOptions { sequences, waiting: 64, depth: Some(depth), step_rows: Some(64) }
 }
 
 fn reason(bench: &Bench, id: RequestId) -> FinishReason {

@@ -56,7 +56,7 @@ fn drive(kind: Kind, seed: u64) {
 }
 
 fn outcomes(kind: Kind, depth: usize, seed: u64) -> Vec<Outcome> {
-    let options = EngineOptions { sequences: 4, waiting: 12, depth, step_rows: None };
+    let options = EngineOptions { sequences: 4, waiting: 12, depth: Some(depth), step_rows: None };
     let windowed = Wish { context: 1024, step_rows: 256, depth, sequences: 4, snapshots: 6, drafts: 0 };
     let mut budget = for_wish(&simulated::layout(kind), &windowed);
     budget.pages[0] = 18;

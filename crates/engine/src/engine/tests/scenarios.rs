@@ -7,7 +7,7 @@ use crate::scheduler;
 use gannet_ops::PAGE_TOKENS;
 
 fn options(sequences: usize, step_rows: usize, depth: usize) -> EngineOptions {
-    EngineOptions { sequences, waiting: 16, depth, step_rows: Some(step_rows) }
+    EngineOptions { sequences, waiting: 16, depth: Some(depth), step_rows: Some(step_rows) }
 }
 
 /// Runs to the end and writes down the rows of each step.

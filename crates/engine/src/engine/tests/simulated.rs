@@ -145,6 +145,7 @@ pub(super) fn late_runner(kind: Kind, budget: Budget, context: usize, latency: u
         vocabulary: VOCABULARY as usize,
         context,
         step_rows: 256,
+        steps_in_flight: 1,
         pooling: None,
         numerics_id: NumericsId::default(),
         major_faults: Box::new(|| None),
