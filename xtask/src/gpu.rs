@@ -1,8 +1,8 @@
 //! `cargo xtask gpu`: packs what a machine with a card needs into a folder of its own, with one script that runs there.
 //!
-//! The machine with the card may have neither cargo nor a network. The folder has the optimised binary, the writer of
-//! random checkpoints, the tests of the backend and the goldens that they read. The script runs parts, each well under eight minutes,
-//! and prints one table last.
+//! The machine with the card may have neither cargo nor a network, nor a compiler of kernels. The folder has the optimised binary, the
+//! tests of the backend with the goldens that they read, machine code for the card, and descriptions of models whose weights are made up.
+//! The script runs parts, each well under eight minutes, and prints one table last. `docs/gpu.md` says how it is used.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,19 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::process;
+use crate::{cubins, process};
 
 /// Bytes of the folder, at most: what can be carried.
 const FOLDER_BYTES_MAX: u64 = 60 << 20;
 
 /// The tests that run on the card, by the names of their files.
-const TESTS: [&str; 2] = ["goldens", "exactness"];
+const TESTS: [&str; 3] = ["goldens", "exactness", "draws"];
+
+/// Descriptions of models that are measured, by the names of their folders.
+const SHAPES: [(&str, &str); 2] = [
+    ("qwen3-0.6b", include_str!("gpu/qwen3-0.6b/config.json")),
+    ("qwen3-8b", include_str!("gpu/qwen3-8b/config.json")),
+];
 
 /// The script, which is data: it runs where nothing of this repository is built.
 const SCRIPT: &str = include_str!("gpu/run.sh");
@@ -27,6 +33,9 @@ pub(crate) struct Arguments {
     /// The folder to write [default: target/gpu]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
+    /// The compute capability of the card
+    #[arg(long, value_name = "MAJOR.MINOR", default_value = "9.0")]
+    capability: String,
 }
 
 /// Builds, packs, and says how to go on.
@@ -34,23 +43,28 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     let folder = arguments.out.clone().unwrap_or_else(|| root.join("target/gpu"));
     fs::create_dir_all(&folder).with_context(|| format!("cannot create `{}`", folder.display()))?;
     let mut build = process::cargo();
-    build.args(["build", "--locked", "--release", "--package", "gannet", "--package", "xtask-checkpoint"]);
+    build.args(["build", "--locked", "--release", "--package", "gannet"]);
     process::run(build.current_dir(root))?;
-    for (from, to) in [("gannet", "gannet"), ("xtask-checkpoint", "checkpoint")] {
-        strip(&root.join("target/release").join(from), &folder.join(to))?;
-    }
+    strip(&root.join("target/release/gannet"), &folder.join("gannet"))?;
     for test in TESTS {
         strip(&built_test(root, test)?, &folder.join(format!("test-{test}")))?;
     }
     let goldens = folder.join("goldens.tar");
     process::run(Command::new("tar").arg("-cf").arg(&goldens).arg("-C").arg(root).arg("goldens"))?;
+    if !cubins::compile(root, &folder.join("kernels"), &[&arguments.capability])? {
+        bail!("without NVRTC there is no machine code to carry");
+    }
+    for (name, config) in SHAPES {
+        fs::create_dir_all(folder.join(name))?;
+        fs::write(folder.join(name).join("config.json"), config).context("cannot write a description")?;
+    }
     fs::write(folder.join("run.sh"), SCRIPT).context("cannot write the script")?;
     let bytes = size(&folder)?;
     if bytes > FOLDER_BYTES_MAX {
         bail!("`{}` has {bytes} bytes, at most {FOLDER_BYTES_MAX} can be carried", folder.display());
     }
     println!(
-        "{} has {} MB; on the machine with the card: bash run.sh suite bench",
+        "{} has {} MB; on the machine with the card: bash run.sh suite matrix bench soak",
         folder.display(),
         bytes >> 20
     );
@@ -87,5 +101,10 @@ fn strip(from: &Path, to: &Path) -> Result<()> {
 
 fn size(folder: &Path) -> Result<u64> {
     let entries = fs::read_dir(folder).with_context(|| format!("cannot read `{}`", folder.display()))?;
-    entries.map(|entry| Ok(entry?.metadata()?.len())).sum()
+    let bytes = |entry: std::io::Result<fs::DirEntry>| {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        if metadata.is_dir() { size(&entry.path()) } else { Ok(metadata.len()) }
+    };
+    entries.map(bytes).sum()
 }

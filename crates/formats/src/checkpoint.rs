@@ -60,6 +60,13 @@ impl Checkpoint {
         if metadata.is_dir() { Self::open_directory(path) } else { Self::open_gguf(path) }
     }
 
+    /// Reads what describes the model in the Hugging Face directory at `path`; its weights need not be there, and none are
+    /// found in it.
+    pub fn describe(path: &Path) -> Result<Self, FormatError> {
+        let description = HuggingFaceFiles::read(path)?;
+        Ok(Self::new(path, Source::HuggingFace(description), StoredTensors::default(), Vec::new()))
+    }
+
     fn open_gguf(path: &Path) -> Result<Self, FormatError> {
         let (metadata, parts) = gguf::open(path)?;
         let mut stored = StoredTensors::default();

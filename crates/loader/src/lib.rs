@@ -12,6 +12,7 @@ pub mod machine;
 mod memory;
 mod numerics;
 mod progress;
+pub mod random;
 mod text;
 
 pub use broker::{Grant, MemoryBroker, MemoryClass, MemoryUse, OverBudget};
@@ -22,10 +23,11 @@ pub use progress::Progress;
 use gannet_engine::{Engine, EngineHandle, EngineOptions, Runner};
 use gannet_formats::Checkpoint;
 use gannet_model::{Model, RopeOverride};
-use gannet_ops::{Backend, KvFormat, PoolKind, Program, Readiness, fuse};
+use gannet_ops::{Backend, KvFormat, PoolKind, Program, Readiness, WeightSource, fuse};
 use gannet_text::text::Text;
 use memory::Wanted;
 use progress::WatchedWeights;
+use random::RandomWeights;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
@@ -52,6 +54,8 @@ pub struct LoadOptions {
     pub rope_scaling: Option<RopeOverride>,
     /// Takes a `context` beyond what the model and its rope were made for, where answers get worse.
     pub force_context: bool,
+    /// Random weights in place of those of the files, of which the description alone is read; for measurements.
+    pub random_weights: bool,
     /// What the model is to make.
     pub purpose: Purpose,
     /// Rows of each sequence that a step may draft; 0 where nothing drafts.
@@ -111,7 +115,10 @@ pub struct Running {
 
 /// Opens a model file or folder and understands it.
 pub fn open(path: &Path) -> Result<Opened, LoadError> {
-    let checkpoint = Checkpoint::open(path)?;
+    understand(Checkpoint::open(path)?)
+}
+
+fn understand(checkpoint: Checkpoint) -> Result<Opened, LoadError> {
     let model = gannet_model::recognise(&checkpoint)?;
     let text = text::read(&checkpoint);
     Ok(Opened { checkpoint, model, text })
@@ -135,7 +142,8 @@ pub fn load_within(
     options: &LoadOptions,
     watch: &(dyn Fn(Progress) + Sync),
 ) -> Result<Loaded, LoadError> {
-    let checkpoint = Checkpoint::open(path)?;
+    let described = if options.random_weights { Checkpoint::describe(path) } else { Checkpoint::open(path) };
+    let checkpoint = described?;
     let mut model = gannet_model::recognise(&checkpoint)?;
     apply(options, &mut model)?;
     // A large vocabulary takes as long as the weights of a small model, and neither needs the other.
@@ -174,8 +182,12 @@ fn on_device(
     let mut wanted = Wanted::new(model, checkpoint, options)?;
     wanted.steps_in_flight = backend.steps_in_flight();
     let program = model.program(&wanted.program_options())?;
-    let weights = model.weights_of(checkpoint, &program.weights)?;
-    let tensor_bytes = checkpoint.tensor_bytes() as u64;
+    let stored =
+        if options.random_weights { None } else { Some(model.weights_of(checkpoint, &program.weights)?) };
+    let tensor_bytes = match stored {
+        Some(_) => checkpoint.tensor_bytes() as u64,
+        None => random::bytes(&program),
+    };
     if let Ok(wish) = MemoryPlan::fit(&wanted, &program, tensor_bytes, u64::MAX) {
         broker.make_room(wish.memory.total());
     }
@@ -188,7 +200,9 @@ fn on_device(
     let program = memory.fitted(program, &wanted, model)?;
     let program = fuse(&program, backend.fusions());
     checkpoint.prefetch();
-    let watched = WatchedWeights::new(&weights, &program, watch);
+    let random = RandomWeights::new(&program);
+    let weights: &dyn WeightSource = stored.as_ref().map_or(&random, |stored| stored);
+    let watched = WatchedWeights::new(weights, &program, watch);
     let uploaded = backend.upload(&watched, &program.weights)?;
     let mut state = backend.allocate(&program.state, &memory.budget)?;
     let mut plan = backend.compile(&program, &uploaded, &memory.limits())?;
@@ -196,7 +210,7 @@ fn on_device(
     let weight_bytes = uploaded.bytes();
     let numerics_id = numerics::numerics_id(checkpoint, &program, backend);
     let runner = memory.runner((plan, state, wanted.steps_in_flight), (&program, numerics_id), model);
-    let unused = weights.unused().into_iter().map(str::to_owned).collect();
+    let unused = stored.iter().flat_map(|stored| stored.unused()).map(str::to_owned).collect();
     Ok(OnDevice { program, runner, memory, weight_bytes, grant, unused })
 }
 

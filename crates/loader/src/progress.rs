@@ -1,7 +1,6 @@
 //! How far the weights are, told as a backend asks for them. What it has taken is given back to the system, so that a load
 //! takes the memory of the weights and of one more, not twice that of all.
 
-use gannet_model::CanonicalWeights;
 use gannet_ops::{Program, WeightError, WeightSource, WeightTensor};
 use std::sync::{Mutex, PoisonError};
 
@@ -16,7 +15,7 @@ pub struct Progress {
 
 /// A source of weights that says how many were taken, and gives back the one before when the next is asked for.
 pub(crate) struct WatchedWeights<'a> {
-    source: &'a CanonicalWeights<'a>,
+    source: &'a dyn WeightSource,
     watch: &'a (dyn Fn(Progress) + Sync),
     /// How many were taken, and the last of them.
     taken: Mutex<(usize, Option<String>)>,
@@ -25,7 +24,7 @@ pub(crate) struct WatchedWeights<'a> {
 
 impl<'a> WatchedWeights<'a> {
     pub(crate) fn new(
-        source: &'a CanonicalWeights<'a>,
+        source: &'a dyn WeightSource,
         program: &Program,
         watch: &'a (dyn Fn(Progress) + Sync),
     ) -> Self {

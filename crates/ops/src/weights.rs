@@ -37,6 +37,11 @@ pub enum WeightRole {
 pub trait WeightSource: Sync {
     /// The weight of this canonical name, in whatever format the checkpoint holds it.
     fn weight(&self, name: &str) -> Result<WeightTensor<'_>, WeightError>;
+
+    /// Hears that a weight was read, and may let go of the memory behind it; it can be asked for again.
+    fn give_back(&self, name: &str) {
+        let _ = name;
+    }
 }
 
 /// A weight as it stands in a checkpoint, or a copy where the canonical form differs.

@@ -3,7 +3,7 @@
 # Each part takes well under eight minutes. Numbers and logs go to $OUT, or to ./out; a table comes last.
 cd "$(dirname "$0")" || exit 1
 out=${OUT:-$PWD/out}; mkdir -p "$out"
-export GANNET_TEST_DEVICE=card GANNET_GOLDENS="$PWD/goldens"
+export GANNET_TEST_DEVICE=card GANNET_GOLDENS="$PWD/goldens" GANNET_TEST_KERNELS="$PWD/kernels"
 [ -d goldens ] || tar -xf goldens.tar
 table=()
 
@@ -15,30 +15,27 @@ step() { # step NAME SECONDS COMMAND..: runs, keeps the log, adds a line to the 
     table+=("$(printf '%-24s %-6s %4d s' "$name" "$([ $code -eq 0 ] && echo ok || echo "rc $code")" $((SECONDS - start)))")
 }
 
-shape() { # shape NAME: a random checkpoint of a model's shape in bf16
-    [ -f "/tmp/$1.gguf" ] || ./checkpoint "$1" --format bf16 "/tmp/$1.gguf" > "$out/$1.checkpoint.log" 2>&1
-}
-
 figures() { # figures NAME SHAPE ARGUMENTS..: a benchmark whose rows go into the table
     local name=$1 model=$2; shift 2
-    shape "$model"
-    step "$name" 200 ./gannet bench "/tmp/$model.gguf" --backend cuda --repeat 3 "$@"
-    mapfile -t rows < <(grep -E '^(first|prefill|decode) ' "$out/$name.log")
+    step "$name" 200 ./gannet bench "$model" --weights random --backend cuda --repeat 3 "$@"
+    mapfile -t rows < <(grep -E '^(first|prefill|decode|sampled|masked) ' "$out/$name.log")
     table+=("${rows[@]}")
 }
 
 [ $# -gt 0 ] || set -- suite matrix bench
 for part in "$@"; do
     case $part in
-    suite) step goldens 300 ./test-goldens --test-threads 2 ;;
+    suite)
+        step goldens 300 ./test-goldens --test-threads 2
+        step draws 100 ./test-draws --test-threads 1
+        ;;
     matrix) step exactness 300 ./test-exactness --test-threads 1 ;;
     bench)
-        figures bench-0.6b qwen3-0.6b --prefill 512,4096 --decode 128 --streams 1,8,64
-        figures bench-8b qwen3-8b --prefill 512,4096 --decode 128 --streams 1,8,64
+        figures bench-0.6b qwen3-0.6b --prefill 512,4096 --decode 128 --streams 1,8,64 --draw greedy,sampled
+        figures bench-8b qwen3-8b --prefill 512,4096 --decode 128 --streams 1,8,64 --draw greedy,sampled
         ;;
     soak)
-        shape qwen3-0.6b
-        step requests 240 ./gannet bench /tmp/qwen3-0.6b.gguf --backend cuda --serve-sim --requests 200 --streams 16 --shared 0.5
+        step requests 240 ./gannet bench qwen3-0.6b --weights random --backend cuda --serve-sim --requests 200 --streams 16 --shared 0.5
         command -v compute-sanitizer > /dev/null &&
             step sanitizer 240 compute-sanitizer --error-exitcode 9 ./test-exactness --test-threads 1
         ;;

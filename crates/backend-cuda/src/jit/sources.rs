@@ -7,7 +7,7 @@ macro_rules! files {
 }
 
 /// What files of kernels include.
-pub(super) const HEADERS: [(&str, &str); 9] = files!["attention.cuh" "formats.cuh" "gate.cuh" "math.cuh" "mma.cuh" "norm.cuh" "ring.cuh" "rope.cuh" "wgmma.cuh"];
+pub(super) const HEADERS: [(&str, &str); 10] = files!["attention.cuh" "formats.cuh" "gate.cuh" "math.cuh" "mma.cuh" "norm.cuh" "ring.cuh" "rope.cuh" "sample.cuh" "wgmma.cuh"];
 
 /// The files of kernels.
 const KERNELS: [(&str, &str); 27] = files![

@@ -105,12 +105,6 @@ impl<'a> CanonicalWeights<'a> {
         self.places.get(name).map(Stored::format)
     }
 
-    /// Tells the system that a weight was read, as [`Tensor::give_back`] does.
-    pub fn give_back(&self, name: &str) {
-        let tensors = self.places.get(name).into_iter().flat_map(|stored| &stored.tensors);
-        tensors.for_each(Tensor::give_back);
-    }
-
     /// Tensors of the checkpoint that nothing reads, in its order; a sign that the model is not what its config
     /// says. Those of [`CanonicalWeights::passed_over`] are left out.
     pub fn unused(&self) -> Vec<&'a str> {
@@ -163,6 +157,11 @@ impl WeightSource for CanonicalWeights<'_> {
             reason: error.to_string(),
         })?;
         Ok(WeightTensor { format: stored.format(), shape: stored.shape.clone(), bytes })
+    }
+
+    fn give_back(&self, name: &str) {
+        let tensors = self.places.get(name).into_iter().flat_map(|stored| &stored.tensors);
+        tensors.for_each(Tensor::give_back);
     }
 }
 

@@ -38,7 +38,8 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
         bytes(loaded.memory.memory.of(MemoryClass::Weights)),
         backend.numerics()
     );
-    let costs = Costs::new(&path, loaded.program, limits.machine(), loaded.runner.step_rows)?;
+    let step_rows = loaded.runner.step_rows;
+    let costs = Costs::new(&path, loaded.program, limits.machine(), step_rows, arguments.weights)?;
     let mut bench = Bench { streams: Streams::new(loaded.runner, arguments.streams_max()), costs };
     let mut measured = vec![bench.first_request(&plans, load_time, limits)?];
     measured.extend(bench.measure_all(&plans, arguments.repeat)?);
@@ -141,6 +142,7 @@ fn load_options(arguments: &BenchArguments) -> LoadOptions {
         step_rows: Some(DEFAULT_STEP_ROWS.max(streams)),
         sequences: Some(streams),
         kv_format: arguments.kv.format,
+        random_weights: arguments.has_random_weights(),
         ..LoadOptions::default()
     }
 }

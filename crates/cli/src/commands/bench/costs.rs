@@ -1,5 +1,6 @@
 //! What the steps of a case cost at least.
 
+use super::WeightsOf;
 use super::cases::Planned;
 use super::rows::Case;
 use crate::commands::weight_formats;
@@ -32,7 +33,13 @@ impl Costs {
         program: Program,
         machine: Machine,
         step_rows: usize,
+        weights: WeightsOf,
     ) -> Result<Self, Failure> {
+        if weights == WeightsOf::Random {
+            let formats =
+                program.weights.iter().map(|used| gannet_loader::random::format(used.role)).collect();
+            return Ok(Self { program, formats, machine, step_rows });
+        }
         let opened = gannet_loader::open(path)?;
         let weights = opened.model.weights(&opened.checkpoint).map_err(anyhow::Error::from)?;
         let formats = weight_formats(&program, &weights);

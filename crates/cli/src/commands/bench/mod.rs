@@ -21,7 +21,7 @@ mod whole;
 use crate::arguments::values;
 use crate::arguments::{KvArguments, ModelArguments};
 use crate::failure::Failure;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 const HELP: &str = "\
@@ -77,6 +77,9 @@ pub(crate) struct BenchArguments {
     /// How decoded tokens are drawn
     #[arg(long = "draw", value_name = "LIST", default_value = "greedy", value_delimiter = ',', value_enum)]
     draws: Vec<streams::Draws>,
+    /// Weights to measure with: those of a folder's config.json alone are made up
+    #[arg(long, value_enum, default_value = "stored", value_name = "WHICH")]
+    weights: WeightsOf,
     /// How often each case is measured
     #[arg(long, value_name = "N", default_value = "5", value_parser = values::times)]
     repeat: usize,
@@ -104,6 +107,16 @@ pub(crate) struct BenchArguments {
     load: served::LoadArguments,
 }
 
+/// Where the weights come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum WeightsOf {
+    /// The model's files
+    #[default]
+    Stored,
+    /// Random numbers in bf16, in the shapes of a folder's config.json
+    Random,
+}
+
 /// Runs the command.
 pub(crate) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
     if let Some(address) = &arguments.load.address {
@@ -119,6 +132,10 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
 }
 
 impl BenchArguments {
+    fn has_random_weights(&self) -> bool {
+        self.weights == WeightsOf::Random
+    }
+
     /// Whether each case runs once more with its nodes timed.
     fn is_profiled(&self) -> bool {
         self.profile || self.timeline.is_some()
