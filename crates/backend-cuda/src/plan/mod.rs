@@ -75,6 +75,8 @@ pub(crate) struct CudaPlan {
     partials_moved: u64,
     /// For the kernels that draw.
     draw_room: DeviceBuffer,
+    /// For the list of a history's counts.
+    count_room: DeviceBuffer,
     flights: BTreeMap<StepId, Flight>,
     /// Steps that were waited for, and outputs that came back, whose memory the next ones use.
     spare: Vec<PendingStep<Kept>>,
@@ -133,6 +135,7 @@ impl CudaPlan {
             formats,
             metadata: Metadata::default(),
             draw_room: DeviceBuffer::new(driver, 0)?,
+            count_room: DeviceBuffer::new(driver, 0)?,
             flights: BTreeMap::new(),
             spare: Vec::new(),
             spare_outputs: Vec::new(),
@@ -421,7 +424,7 @@ impl Plan for CudaPlan {
     }
 
     fn bytes(&self) -> PlanBytes {
-        let own = [&self.rounded, &self.stacked, &self.partials, &self.draw_room];
+        let own = [&self.rounded, &self.stacked, &self.partials, &self.draw_room, &self.count_room];
         let own = self.values.buffers.iter().chain(own).map(DeviceBuffer::bytes).sum::<usize>();
         let steps = self
             .flights

@@ -9,7 +9,7 @@ use super::jobs::{Jobs, Told, Way, ways};
 use super::kept::Kept;
 use super::launches::{Call, arguments, word};
 use crate::backend::Need;
-use crate::driver::{Address, Argument, DeviceBuffer, Mark};
+use crate::driver::{Address, Argument, Mark};
 use crate::error::unknown;
 use crate::jit::Variant;
 use crate::state::{CudaState, Memory, lock};
@@ -148,9 +148,10 @@ impl CudaPlan {
         if pairs.is_empty() {
             return Ok(());
         }
-        let list = DeviceBuffer::new(driver, pairs.len() * size_of::<u32>())?;
-        driver.upload(list.address(), bytemuck::cast_slice(&pairs))?;
-        let arguments = arguments![counts, list.address(), word(seen.len()), word(self.draw_width())];
+        self.count_room.grow((pairs.len() * size_of::<u32>()).next_power_of_two())?;
+        let list = self.count_room.address();
+        driver.upload(list, bytemuck::cast_slice(&pairs))?;
+        let arguments = arguments![counts, list, word(seen.len()), word(self.draw_width())];
         let grid = [seen.len().div_ceil(THREADS as usize), 1];
         Ok(driver.launch(&self.launch(&call("count_tokens", grid, arguments)))?)
     }
