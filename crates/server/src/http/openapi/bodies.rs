@@ -25,8 +25,9 @@ impl Bodies<'_> {
         };
         let said = ["model", "messages"];
         let time = [("timeout", number(0.001, self.limits.request_time.as_secs_f64()))];
-        let one = [self.drawing_one(), time.to_vec()].concat();
-        let several = [self.drawing(), time.to_vec()].concat();
+        let token_ids = |kind: Value| vec![("return_token_ids", kind)];
+        let one = [self.drawing_one(), token_ids(constant(&json!(false))), time.to_vec()].concat();
+        let several = [self.drawing(), token_ids(flag()), time.to_vec()].concat();
         let nested = self.tools(self.nested_tool(), self.nested_choice());
         let flat = self.tools(self.flat_tool(), self.flat_choice());
         let anthropic = [
@@ -92,7 +93,6 @@ impl Bodies<'_> {
             ("include_stop_str_in_output", constant(&json!(false))),
             ("spaces_between_special_tokens", constant(&json!(true))),
             ("use_beam_search", constant(&json!(false))),
-            ("return_token_ids", flag()),
             ("timings", flag()),
             ("truncate_prompt_tokens", cut()),
         ]
