@@ -28,7 +28,10 @@ fn vectors_are_those_of_the_goldens() {
     for model in ["embedding-last", "embedding-last-bf16.gguf", "embedding-mean", "embedding-mean-bf16.gguf"]
     {
         let (ids, vector) = expected(&format!("{}/golden.safetensors", model.trim_end_matches("-bf16.gguf")));
-        let found = gannet(&["embed", &golden(model), "--ids", &ids, "--json"]).json();
+        // As the reference computes.
+        let exact = ["--activations", "f32"];
+        let found =
+            gannet(&[&["embed", &golden(model), "--ids", &ids, "--json"], &exact[..]].concat()).json();
         assert_eq!(found["dimensions"], vector.len());
         let found = numbers(&found["embeddings"][0]["vector"]);
         let largest = vector.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));

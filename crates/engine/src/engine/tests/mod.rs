@@ -67,7 +67,7 @@ fn at_each_depth(scenario: impl Fn(usize) -> Bench) {
 impl Bench {
     /// With more than one step in flight the device does nothing before it is waited for.
     fn new(kind: Kind, budget: Budget, options: EngineOptions) -> Self {
-        let latency = if options.depth > 1 { usize::MAX } else { 0 };
+        let latency = if options.depth.unwrap_or(1) > 1 { usize::MAX } else { 0 };
         Self::late(kind, budget, options, latency)
     }
 
@@ -81,8 +81,14 @@ impl Bench {
     /// Memory for `sequences` sequences of 1,024 tokens.
     fn roomy(kind: Kind, options: EngineOptions) -> Self {
         let sequences = options.sequences as u32;
-        let wish =
-            Wish { context: 1024, step_rows: 256, depth: options.depth, sequences, snapshots: 64, drafts: 0 };
+        let wish = Wish {
+            context: 1024,
+            step_rows: 256,
+            depth: options.depth.unwrap_or(1),
+            sequences,
+            snapshots: 64,
+            drafts: 0,
+        };
         Self::new(kind, for_wish(&simulated::layout(kind), &wish), options)
     }
 
