@@ -1,8 +1,8 @@
 //! A path and a backend -> a running engine.
 //!
-//! [`load`] is the start-up story, top to bottom: open the checkpoint, recognise the model, read its text side on a thread of its own,
-//! build the program, rewrite it for the backend, upload weights, size the memory, compile. [`open`] is its
-//! first half, which touches no device.
+//! [`load`] is the start-up story, top to bottom: open the checkpoint, recognise the model, build the program, size the
+//! memory, rewrite the program for the backend, upload weights, compile; the text side is read beside it, on a thread of
+//! its own. [`open`] is what touches no device.
 //!
 //! Knows no family, no kernel and no request.
 
@@ -115,10 +115,7 @@ pub struct Running {
 
 /// Opens a model file or folder and understands it.
 pub fn open(path: &Path) -> Result<Opened, LoadError> {
-    understand(Checkpoint::open(path)?)
-}
-
-fn understand(checkpoint: Checkpoint) -> Result<Opened, LoadError> {
+    let checkpoint = Checkpoint::open(path)?;
     let model = gannet_model::recognise(&checkpoint)?;
     let text = text::read(&checkpoint);
     Ok(Opened { checkpoint, model, text })
