@@ -41,10 +41,10 @@ pub(super) fn key_tile<'a, L: Lanes>(
     {
         return open_tile::<L>(part, open, block, tile);
     }
-    let (in_page, in_batch) = part.sources(block);
+    let (_, in_batch) = part.sources(block);
     let mut scales = None;
-    if !in_page.is_empty() {
-        let page = Tile::page(part.context.pages.keys(part.sequence, part.kv_head, in_page.start));
+    if let Some(keys) = part.keys_in_page(block) {
+        let page = Tile::page(keys);
         if in_batch.is_empty() && part.rows.len() < ROWS_TO_CONVERT {
             return page;
         }
@@ -81,12 +81,12 @@ fn open_tile<'a, L: Lanes>(
 
 #[inline(always)]
 pub(super) fn value_tile<'a, L: Lanes>(part: &RowHeads<'a>, block: usize, tile: &'a mut [f32]) -> Tile<'a> {
-    let (in_page, in_batch) = part.sources(block);
+    let (_, in_batch) = part.sources(block);
     let dim = part.context.pages.layout.value_dim;
     let stride = dim.next_multiple_of(LANES);
     let mut scales = None;
-    if !in_page.is_empty() {
-        let page = Tile::page(part.context.pages.values(part.sequence, part.kv_head, in_page.start));
+    if let Some(values) = part.values_in_page(block) {
+        let page = Tile::page(values);
         if in_batch.is_empty() && part.rows.len() < ROWS_TO_CONVERT && dim == stride {
             return page;
         }
@@ -109,17 +109,17 @@ pub(super) fn value_tile<'a, L: Lanes>(part: &RowHeads<'a>, block: usize, tile: 
     Tile { elements: Elements::F32(tile), scales }
 }
 
-impl RowHeads<'_> {
+impl<'a> RowHeads<'a> {
     /// The keys of a block that are in a page.
     #[inline(always)]
-    pub(super) fn keys_in_page(&self, block: usize) -> Option<Elements<'_>> {
+    pub(super) fn keys_in_page(&self, block: usize) -> Option<Elements<'a>> {
         let (in_page, _) = self.sources(block);
         (!in_page.is_empty()).then(|| self.context.pages.keys(self.sequence, self.kv_head, in_page.start))
     }
 
     /// The values of a block that are in a page.
     #[inline(always)]
-    pub(super) fn values_in_page(&self, block: usize) -> Option<Elements<'_>> {
+    pub(super) fn values_in_page(&self, block: usize) -> Option<Elements<'a>> {
         let (in_page, _) = self.sources(block);
         (!in_page.is_empty()).then(|| self.context.pages.values(self.sequence, self.kv_head, in_page.start))
     }
