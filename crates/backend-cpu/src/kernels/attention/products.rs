@@ -10,8 +10,8 @@ use crate::simd::{Bf16, Code, Element, F16, LINE, Lanes};
 use gannet_ops::numerics::{KEY_BLOCK, LANES};
 use std::ops::Range;
 
-/// Queries side by side.
-const QUERIES: usize = 4;
+/// Queries side by side at most.
+const QUERIES: usize = 6;
 /// Sixteens side by side where the registers hold so many sums.
 const SIXTEENS: usize = 4;
 
@@ -75,28 +75,27 @@ fn dots<L: Lanes, T: Element>(
     q: &[f32],
     out: &mut [[f32; KEY_BLOCK]],
 ) {
-    let (fours, rest) = out.as_chunks_mut::<QUERIES>();
-    let done = fours.len() * QUERIES;
-    let passes = fours.len() + usize::from(!rest.is_empty());
-    for (pass, (four, q)) in fours.iter_mut().zip(q.chunks_exact(QUERIES * dim)).enumerate() {
-        let keys = (keys, ahead.of_pass(pass, passes));
-        dots_of::<L, T, QUERIES>(keys, (dim, sixteens.clone()), q, four);
-    }
-    let (q, keys) = (&q[done * dim..], (keys, ahead.of_pass(passes - 1, passes)));
-    match rest {
-        [a, b, c] => {
-            let mut three = [*a, *b, *c];
-            dots_of::<L, T, 3>(keys, (dim, sixteens), q, &mut three);
-            [*a, *b, *c] = three;
+    for (pass, queries) in side_by_side(out.len()) {
+        let keys = (keys, ahead.of_pass(pass, out.len().div_ceil(QUERIES)));
+        let (q, out) = (&q[queries.start * dim..queries.end * dim], &mut out[queries]);
+        let at = (dim, sixteens.clone());
+        match out.len() {
+            1 => dots_of::<L, T, 1>(keys, at, q, out),
+            2 => dots_of::<L, T, 2>(keys, at, q, out),
+            3 => dots_of::<L, T, 3>(keys, at, q, out),
+            4 => dots_of::<L, T, 4>(keys, at, q, out),
+            5 => dots_of::<L, T, 5>(keys, at, q, out),
+            _ => dots_of::<L, T, QUERIES>(keys, at, q, out),
         }
-        [a, b] => {
-            let mut two = [*a, *b];
-            dots_of::<L, T, 2>(keys, (dim, sixteens), q, &mut two);
-            [*a, *b] = two;
-        }
-        [a] => dots_of::<L, T, 1>(keys, (dim, sixteens), q, std::array::from_mut(a)),
-        _ => {}
     }
+}
+
+/// Queries in as few passes as hold them, about as many in each, with the number of each pass.
+#[inline(always)]
+fn side_by_side(queries: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
+    let passes = queries.div_ceil(QUERIES);
+    let start = move |pass: usize| pass * queries / passes;
+    (0..passes).map(move |pass| (pass, start(pass)..start(pass + 1)))
 }
 
 #[inline(always)]
@@ -104,8 +103,9 @@ fn dots_of<L: Lanes, T: Element, const COUNT: usize>(
     keys: (&[[T::Bits; KEY_BLOCK]], Ahead),
     (dim, sixteens): (usize, Range<usize>),
     q: &[f32],
-    out: &mut [[f32; KEY_BLOCK]; COUNT],
+    out: &mut [[f32; KEY_BLOCK]],
 ) {
+    let out = out.first_chunk_mut::<COUNT>().expect("as many as the caller counted");
     if L::HOLDS_SIXTEEN && sixteens.len() == SIXTEENS {
         dots_with::<L, T, COUNT, SIXTEENS>(keys, dim, q, out, 0);
     } else {
@@ -175,19 +175,18 @@ fn weigh<L: Lanes, T: Element>(
     at: Range<usize>,
     sums: &mut [f32],
 ) {
-    let (fours, rest) = weights.as_chunks::<QUERIES>();
-    let (first, last) = sums.split_at_mut(fours.len() * QUERIES * width);
-    let passes = fours.len() + usize::from(!rest.is_empty());
-    for (pass, (four, sums)) in fours.iter().zip(first.chunks_exact_mut(QUERIES * width)).enumerate() {
-        let values = (values, ahead.of_pass(pass, passes));
-        weigh_by::<L, T, QUERIES>(values, width, four, at.clone(), sums);
-    }
-    let values = (values, ahead.of_pass(passes - 1, passes));
-    match rest {
-        [a, b, c] => weigh_by::<L, T, 3>(values, width, &[*a, *b, *c], at, last),
-        [a, b] => weigh_by::<L, T, 2>(values, width, &[*a, *b], at, last),
-        [a] => weigh_by::<L, T, 1>(values, width, std::array::from_ref(a), at, last),
-        _ => {}
+    for (pass, queries) in side_by_side(weights.len()) {
+        let values = (values, ahead.of_pass(pass, weights.len().div_ceil(QUERIES)));
+        let (sums, weights) = (&mut sums[queries.start * width..queries.end * width], &weights[queries]);
+        let at = at.clone();
+        match weights.len() {
+            1 => weigh_by::<L, T, 1>(values, width, weights, at, sums),
+            2 => weigh_by::<L, T, 2>(values, width, weights, at, sums),
+            3 => weigh_by::<L, T, 3>(values, width, weights, at, sums),
+            4 => weigh_by::<L, T, 4>(values, width, weights, at, sums),
+            5 => weigh_by::<L, T, 5>(values, width, weights, at, sums),
+            _ => weigh_by::<L, T, QUERIES>(values, width, weights, at, sums),
+        }
     }
 }
 
@@ -195,10 +194,11 @@ fn weigh<L: Lanes, T: Element>(
 fn weigh_by<L: Lanes, T: Element, const COUNT: usize>(
     values: (&[T::Bits], Ahead),
     width: usize,
-    weights: &[[f32; KEY_BLOCK]; COUNT],
+    weights: &[[f32; KEY_BLOCK]],
     at: Range<usize>,
     sums: &mut [f32],
 ) {
+    let weights = weights.first_chunk::<COUNT>().expect("as many as the caller counted");
     let mut column = 0;
     if L::HOLDS_SIXTEEN {
         while column + SIXTEENS * LANES <= width {

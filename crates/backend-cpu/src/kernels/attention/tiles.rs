@@ -1,7 +1,8 @@
 //! The keys and the values of one block, as they lie in a page or brought together in float32.
 //!
-//! They are brought together where a block has keys of the batch itself, and where so many queries share them
-//! that converting each number once pays. Both ways give the products the same numbers.
+//! They are brought together where a block has keys of the batch itself, and where values don't fill whole sixteens.
+//! Both ways give the products the same numbers. Converting each number once for many queries doesn't pay: the first-level
+//! cache holds a block in 16 bits and not in 32.
 
 use super::super::pages::{Elements, OpenPages};
 use super::rows::RowHeads;
@@ -9,9 +10,6 @@ use crate::simd::{Bf16, Code, Element, F16, Lanes};
 use gannet_ops::PAGE_TOKENS;
 use gannet_ops::numerics::{KEY_BLOCK, LANES};
 use std::ops::Range;
-
-/// Rows that make it worth to convert a page first.
-const ROWS_TO_CONVERT: usize = 3;
 
 /// The keys of a block, channel by channel `[dim][64]`, or its values, token by token `[64][stride]`.
 pub(super) struct Tile<'a> {
@@ -45,7 +43,7 @@ pub(super) fn key_tile<'a, L: Lanes>(
     let mut scales = None;
     if let Some(keys) = part.keys_in_page(block) {
         let page = Tile::page(keys);
-        if in_batch.is_empty() && part.rows.len() < ROWS_TO_CONVERT {
+        if in_batch.is_empty() {
             return page;
         }
         scales = page.scales;
@@ -87,7 +85,7 @@ pub(super) fn value_tile<'a, L: Lanes>(part: &RowHeads<'a>, block: usize, tile: 
     let mut scales = None;
     if let Some(values) = part.values_in_page(block) {
         let page = Tile::page(values);
-        if in_batch.is_empty() && part.rows.len() < ROWS_TO_CONVERT && dim == stride {
+        if in_batch.is_empty() && dim == stride {
             return page;
         }
         scales = page.scales;
