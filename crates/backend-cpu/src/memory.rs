@@ -11,6 +11,9 @@ use std::ops::Range;
 /// The size and alignment of a huge page.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
+/// No page of a system is smaller.
+const SMALL_PAGE: usize = 4096;
+
 /// A line of the cache.
 const LINE: usize = 64;
 
@@ -66,6 +69,13 @@ impl Buffer {
 }
 
 impl Buffer {
+    /// Has the system give the memory of some bytes, which stay as they are.
+    pub(crate) fn touch(&mut self, bytes: Range<usize>) {
+        for page in self.as_mut_slice::<u8>()[bytes].chunks_mut(SMALL_PAGE) {
+            page[0] = std::hint::black_box(page[0]);
+        }
+    }
+
     /// Gives the system back what lies in whole pages of its own within some bytes, which are of any value afterwards.
     pub(crate) fn forget(&mut self, bytes: Range<usize>) {
         give_back(&mut self.as_mut_slice()[bytes]);
@@ -182,6 +192,18 @@ mod tests {
         buffer.forget(20 << 20..bytes);
         assert!(near(buffer.resident_bytes(0..bytes), 10 << 20));
         assert_eq!(buffer.resident_bytes(5..5), 0);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_is_touched_is_in_memory_as_it_was() {
+        let bytes = 3 * HUGE_PAGE;
+        let mut buffer = Buffer::zeroed(bytes, String::new).expect("there is memory");
+        buffer.as_mut_slice::<u8>()[HUGE_PAGE] = 5;
+        buffer.touch(HUGE_PAGE..bytes);
+        assert_eq!(buffer.resident_bytes(HUGE_PAGE..bytes), 2 * HUGE_PAGE as u64);
+        assert!(buffer.resident_bytes(0..bytes) <= 2 * HUGE_PAGE as u64 + (1 << 17));
+        assert_eq!(buffer.as_slice::<u8>().iter().map(|byte| u32::from(*byte)).sum::<u32>(), 5);
     }
 
     #[test]

@@ -224,8 +224,7 @@ impl Engine {
     /// Does a piece of what rare steps would wait for, while nobody waits; whether there may be more. What fails here fails in
     /// such a step, where somebody hears of it.
     fn make_ready(&mut self) -> bool {
-        let done = self.runner.plan.make_ready(self.runner.state.as_mut());
-        matches!(done, Ok(Readiness::Needed | Readiness::Useful))
+        matches!(self.runner.make_ready(), Ok(Readiness::Needed | Readiness::Useful))
     }
 
     /// One pass: admit, step, collect, tell. A device error ends what runs, and what waits may still be served.

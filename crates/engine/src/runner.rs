@@ -2,8 +2,8 @@
 
 use crate::{NumericsId, PrefixFollower};
 use gannet_ops::{
-    Batch, Budget, DeviceError, Interrupter, OutputKind, Plan, PlanBytes, Program, SampleRows, State,
-    StateBytes, StateLayout, StepId, StepOutput,
+    Batch, Budget, DeviceError, Interrupter, OutputKind, Plan, PlanBytes, Program, Readiness, SampleRows,
+    State, StateBytes, StateLayout, StepId, StepOutput,
 };
 use std::sync::Arc;
 
@@ -74,6 +74,11 @@ impl Runner {
     }
 
     /// Submits a step; its draws follow.
+    /// Does a piece of what steps would else wait for, once.
+    pub fn make_ready(&mut self) -> Result<Readiness, DeviceError> {
+        self.plan.make_ready(self.state.as_mut())
+    }
+
     pub(crate) fn submit(&mut self, batch: &Batch) -> Result<StepId, DeviceError> {
         self.plan.submit(batch, self.state.as_mut())
     }

@@ -17,8 +17,8 @@ use gannet_ops::sampling::{Drawer, Workspace};
 use gannet_ops::step::PendingStep;
 use gannet_ops::{
     Batch, BatchLimits, DeviceError, FusedKind, Interrupter, NodeObserver, NodeTime, Op, Plan, PlanBytes,
-    Program, RopeTable, SampleRows, State, StateEntry, StepId, StepOutput, WeightRole, Weights, unfuse,
-    verify,
+    Program, Readiness, RopeTable, SampleRows, State, StateEntry, StepId, StepOutput, WeightRole, Weights,
+    unfuse, verify,
 };
 use run::{Run, Space};
 use std::collections::HashMap;
@@ -168,6 +168,11 @@ fn reserve(crew: &mut Crew<'_>, program: &Program, limits: &BatchLimits) {
 }
 
 impl Plan for CpuPlan {
+    fn make_ready(&mut self, state: &mut dyn State) -> Result<Readiness, DeviceError> {
+        let more = CpuState::ours(state, &self.program)?.pools.make_ready();
+        Ok(if more { Readiness::Useful } else { Readiness::Done })
+    }
+
     fn submit(&mut self, batch: &Batch, state: &mut dyn State) -> Result<StepId, DeviceError> {
         self.run(batch, state, &mut Watch::Nothing)
     }

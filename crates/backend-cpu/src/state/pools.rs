@@ -3,11 +3,15 @@
 use crate::backend::unknown;
 use crate::kernels::pages::{LayerPages, OpenPages, Sequence};
 use crate::kernels::write_kv::Target;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, HUGE_PAGE};
 use gannet_ops::{
     Budget, DeviceError, GroupId, PAGE_TOKENS, PageId, PagedLayout, StateEntry, StateId, StateLayout,
 };
 use std::ops::Range;
+
+/// Bytes from the start of each pool that are touched before a step needs them; pages are handed out from there. A step that is
+/// the first to touch a page waits for the system to clear it, and to bring a huge page together: up to 5 ms.
+const READY_BYTES: usize = 1 << 30;
 
 pub(crate) struct Pools {
     groups: Vec<Pool>,
@@ -26,6 +30,8 @@ struct Pool {
     pages: u32,
     page_bytes: usize,
     buffer: Buffer,
+    /// Bytes from the start that need no touching any more.
+    ready: usize,
 }
 
 impl Pools {
@@ -38,7 +44,7 @@ impl Pools {
             let page_bytes = layout.page_bytes(GroupId(number as u32));
             let bytes = page_bytes.saturating_mul(pages as usize);
             let buffer = Buffer::on_huge_pages(bytes, || format!("{pages} pages of group `{}`", group.name))?;
-            groups.push(Pool { pages, page_bytes, buffer });
+            groups.push(Pool { pages, page_bytes, buffer, ready: 0 });
         }
         let mut ends = vec![0; groups.len()];
         let mut place = |group: GroupId, bytes: usize| {
@@ -149,6 +155,17 @@ impl Pools {
         Ok(())
     }
 
+    /// Has the system give the memory of a huge page that a step would wait for. Whether there is more of that.
+    pub(crate) fn make_ready(&mut self) -> bool {
+        let is_missing = |pool: &&mut Pool| pool.ready < pool.ready_end();
+        if let Some(pool) = self.groups.iter_mut().find(is_missing) {
+            let end = (pool.ready + HUGE_PAGE).min(pool.ready_end());
+            pool.buffer.touch(pool.ready..end);
+            pool.ready = end;
+        }
+        self.groups.iter_mut().any(|pool| is_missing(&pool))
+    }
+
     /// Gives back the memory of pages that are written before they are read again.
     pub(crate) fn forget(&mut self, group: GroupId, pages: &[PageId]) -> Result<(), DeviceError> {
         let groups = self.groups.len();
@@ -159,6 +176,8 @@ impl Pools {
             let start = page.0 as usize * pool.page_bytes;
             pool.buffer.forget(start..start + pool.page_bytes);
         }
+        // Who asked for memory is not to see the rest of it taken.
+        pool.ready = pool.buffer.bytes();
         Ok(())
     }
 
@@ -173,6 +192,10 @@ impl Pools {
 }
 
 impl Pool {
+    fn ready_end(&self) -> usize {
+        self.buffer.bytes().min(READY_BYTES)
+    }
+
     fn check(&self, page: PageId) -> Result<(), DeviceError> {
         if page.0 < self.pages {
             return Ok(());

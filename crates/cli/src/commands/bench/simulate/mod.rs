@@ -16,6 +16,7 @@ use clap::Args;
 use gannet_engine::{EngineHandle, EngineOptions, EngineStats, Request, Runner};
 use gannet_loader::machine::Process;
 use gannet_loader::{DEFAULT_STEP_ROWS, LoadOptions, Loaded, MemoryUse, Running};
+use gannet_ops::Readiness;
 use recorder::{Record, Recorder};
 use report::{MemoryFigures, Report};
 use std::sync::Arc;
@@ -85,7 +86,9 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
         step_rows: given.step_tokens.map(|tokens| tokens.max(DEFAULT_STEP_ROWS)),
         ..LoadOptions::default()
     };
-    let Loaded { runner, memory, weight_bytes, .. } = progress::load(&path, backend.as_ref(), &options)?;
+    let Loaded { mut runner, memory, weight_bytes, .. } = progress::load(&path, backend.as_ref(), &options)?;
+    // As after some idle moments; the replay has none.
+    while runner.make_ready()? != Readiness::Done {}
     let vocabulary = runner.vocabulary;
     let options = EngineOptions {
         sequences,
