@@ -76,6 +76,12 @@ impl Machine {
     }
 }
 
+impl gannet_ops::Team for Machine {
+    fn each(&self, parts: usize, work: &(dyn Fn(usize) + Sync)) {
+        self.team.turn().each_member(parts, |_, part| work(part));
+    }
+}
+
 impl Backend for CpuBackend {
     fn name(&self) -> &'static str {
         NAME

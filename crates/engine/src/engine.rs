@@ -14,6 +14,7 @@ use crate::alarm::Alarm;
 use crate::batch::Assembler;
 use crate::containment::contained;
 use crate::handle::{Command, EngineHandle};
+use crate::masker::Masker;
 use crate::outbox::Outbox;
 use crate::request::{FinishReason, RequestId};
 use crate::runner::Runner;
@@ -26,10 +27,13 @@ use gannet_ops::{DeviceError, Readiness, RecurrentBank, SampleRows, StepId};
 use lending::Lending;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Commands that may wait for the engine's thread.
 const INBOX_COMMANDS: usize = 1024;
+
+/// How long the engine waits at a time for a mask that all wait for: deadlines pass meanwhile.
+const WAIT: Duration = Duration::from_millis(5);
 
 /// What a person may choose about an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +121,7 @@ pub struct Engine {
     budget: StepBudget,
     planner: Planner,
     assembler: Assembler,
+    masker: Masker,
     spare_draws: Vec<SampleRows>,
     spare_banks: Vec<Vec<Option<RecurrentBank>>>,
     outbox: Outbox,
@@ -133,7 +138,7 @@ pub struct Engine {
 struct InFlight {
     step: StepId,
     plan: StepPlan,
-    /// How to draw its tokens, where masks can't be made yet.
+    /// How to draw its tokens, until they are.
     waiting: Option<SampleRows>,
     /// The bank that each part's recurrent state was written to.
     banks: Vec<Option<RecurrentBank>>,
@@ -145,6 +150,8 @@ struct InFlight {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     Worked,
+    /// All that runs waits for masks.
+    Waits,
     Idle,
 }
 
@@ -171,6 +178,7 @@ impl Engine {
             in_flight: VecDeque::new(),
             state,
             budget: StepBudget::new(options.step_rows, runner.step_rows),
+            masker: Masker::new(runner.vocabulary),
             runner,
             planner: Planner::default(),
             assembler: Assembler::default(),
@@ -202,8 +210,11 @@ impl Engine {
             match self.inbox.try_recv() {
                 Ok(command) => self.obey(command),
                 Err(TryRecvError::Disconnected) => return self.cancel_all(),
-                Err(TryRecvError::Empty) => {
-                    if self.turn() == Turn::Idle && !self.make_ready() {
+                Err(TryRecvError::Empty) => match self.turn() {
+                    Turn::Worked => {}
+                    Turn::Waits => self.await_mask(WAIT),
+                    Turn::Idle if self.make_ready() => {}
+                    Turn::Idle => {
                         self.check_invariants();
                         select! {
                             recv(self.inbox) -> command => match command {
@@ -216,8 +227,21 @@ impl Engine {
                             },
                         }
                     }
-                }
+                },
             }
+        }
+    }
+
+    /// Waits for a mask, while nothing else can be done, and for so long at most.
+    pub(crate) fn await_mask(&mut self, at_most: Duration) {
+        select! {
+            recv(self.inbox) -> command => match command {
+                Ok(command) => self.obey(command),
+                // The loop hears it, too.
+                Err(_) => {}
+            },
+            recv(self.masker.answers) -> answer => answer.into_iter().for_each(|answer| self.hear(answer)),
+            default(at_most) => {}
         }
     }
 
@@ -230,6 +254,7 @@ impl Engine {
     /// One pass: admit, step, collect, tell. A device error ends what runs, and what waits may still be served.
     pub(crate) fn turn(&mut self) -> Turn {
         self.answer_askers();
+        let running = self.running.len();
         if let Err(error) = self.step() {
             self.fail_all(&error);
         }
@@ -247,8 +272,13 @@ impl Engine {
         if cfg!(debug_assertions) {
             self.check_invariants();
         }
-        let is_idle = self.running.is_empty() && self.queue.is_empty() && self.in_flight.is_empty();
-        if is_idle { Turn::Idle } else { Turn::Worked }
+        if self.running.is_empty() && self.queue.is_empty() && self.in_flight.is_empty() {
+            return Turn::Idle;
+        }
+        // Who left may have made room for others.
+        let is_still = self.in_flight.is_empty() && running > 0 && running == self.running.len();
+        let waits = is_still && self.running.iter().all(|running| running.sequence.awaits_mask());
+        if waits { Turn::Waits } else { Turn::Worked }
     }
 
     /// Says what the prefix cache gained and lost, where somebody follows it.
@@ -278,6 +308,7 @@ impl Engine {
     /// Plans and submits a step, and collects the oldest one where as many are in flight as may be.
     fn step(&mut self) -> Result<(), DeviceError> {
         let mut lap = Lap::start();
+        self.hear_workers();
         let deadline = self.expire(Instant::now());
         self.admit()?;
         self.finish_draws()?;
@@ -329,33 +360,28 @@ impl Engine {
         Ok(None)
     }
 
-    /// Submits a step, and its draws unless a mask waits for a token that is still being drawn. Masks are made while
-    /// the device computes.
+    /// Submits a step, and its draws unless a mask waits for a token that is still being drawn.
     fn submit(&mut self, plan: StepPlan) -> Result<(), DeviceError> {
         let begun = Instant::now();
         let mut lap = Lap::start();
         let mut draws = self.spare_draws.pop().unwrap_or_default();
         self.assembler.assemble(&plan, &self.running, &mut draws);
         let waits = self.waits_for_tokens(&plan);
+        if !waits {
+            self.ask_workers(&plan);
+        }
         lap.ends(&mut self.phases.assemble);
         let step = self.runner.submit(&self.assembler.batch)?;
         lap.ends(&mut self.phases.run);
+        self.submitted(step, plan, draws, begun);
         if !waits {
-            self.mask(&plan, &mut draws);
-            self.runner.sample(step, &draws)?;
+            self.draw_newest()?;
             lap.ends(&mut self.phases.sample);
         }
-        let waiting = if waits {
-            Some(draws)
-        } else {
-            self.spare_draws.push(draws);
-            None
-        };
-        self.submitted(step, plan, waiting, begun);
         Ok(())
     }
 
-    fn submitted(&mut self, step: StepId, plan: StepPlan, waiting: Option<SampleRows>, begun: Instant) {
+    fn submitted(&mut self, step: StepId, plan: StepPlan, draws: SampleRows, begun: Instant) {
         let mut output = 0;
         let mut banks = self.spare_banks.pop().unwrap_or_default();
         banks.clear();
@@ -372,7 +398,7 @@ impl Engine {
                 output += 1;
             }
         }
-        self.in_flight.push_back(InFlight { step, plan, waiting, banks, begun });
+        self.in_flight.push_back(InFlight { step, plan, waiting: Some(draws), banks, begun });
     }
 
     pub(crate) fn obey(&mut self, command: Command) {

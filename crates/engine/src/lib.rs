@@ -9,6 +9,7 @@
 
 mod constraint;
 mod embedding;
+mod masker;
 mod request;
 
 mod alarm;

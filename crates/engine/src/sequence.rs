@@ -1,6 +1,7 @@
 //! A request from its submission to its end: its tokens, and how far they are computed.
 
 use crate::embedding::{Embedding, Goal};
+use crate::masker::Masking;
 use crate::outbox::Outbox;
 use crate::request::{Event, FinishReason, Request, RequestId, Usage};
 use crate::state::{PrefixHit, SequenceState};
@@ -19,6 +20,8 @@ pub(crate) struct Sequence {
     pub(crate) tokens: Vec<TokenId>,
     /// Tokens behind these that steps in flight draw.
     pub(crate) drawing: VecDeque<(StepId, u32)>,
+    /// Which tokens the next draw may have, where a constraint says so.
+    pub(crate) masking: Masking,
     /// Tokens that submitted steps compute, the collected ones included.
     pub(crate) scheduled: usize,
     /// Tokens that collected steps have computed.
@@ -57,6 +60,7 @@ impl Sequence {
             request,
             after,
             drawing: VecDeque::new(),
+            masking: Masking::default(),
             scheduled: 0,
             computed: 0,
             steps_in_flight: 0,
@@ -91,14 +95,28 @@ impl Sequence {
         self.tokens.len() + self.drawing.len()
     }
 
-    /// Tokens that no submitted step computes yet; none where the last token is drawn already.
+    /// Whether its next draw waits for a mask that is being made.
+    pub(crate) fn awaits_mask(&self) -> bool {
+        matches!(self.masking, Masking::Asked)
+    }
+
+    /// Whether a constraint says which tokens it may have.
+    pub(crate) fn is_constrained(&self) -> bool {
+        self.request.constraint.is_some() || self.awaits_mask()
+    }
+
+    /// Tokens that no submitted step computes yet; none where the last token is drawn already, or a mask is late.
     pub(crate) fn pending(&self, context: usize) -> usize {
         let most = match self.goal {
             // Its last row gives the vector, so that the context may be full.
             Some(_) => self.prompt_tokens() + 1,
             None => self.prompt_tokens().saturating_add(self.request.max_tokens as usize).min(context),
         };
-        if self.has_ended || self.total() >= most { 0 } else { self.total() - self.scheduled }
+        if self.has_ended || self.awaits_mask() || self.total() >= most {
+            0
+        } else {
+            self.total() - self.scheduled
+        }
     }
 
     /// Rows at these indices that say how likely the prompt's next token is, and have not said so yet.
@@ -116,7 +134,8 @@ impl Sequence {
 
     /// Whether its next row is the last token that is certain.
     pub(crate) fn is_decoding(&self) -> bool {
-        !self.has_ended && self.total() > self.prompt_tokens() && self.total() - self.scheduled <= 1
+        let is_live = !self.has_ended && !self.awaits_mask();
+        is_live && self.total() > self.prompt_tokens() && self.total() - self.scheduled <= 1
     }
 
     /// The tokens of these indices, as a batch names them.

@@ -134,6 +134,8 @@ pub struct EngineStats {
     pub wait: Option<Duration>,
     /// Times that a request had to make room for others.
     pub preemptions: u64,
+    /// Draws that were put off to a later step because their mask was late.
+    pub late_masks: u64,
     /// What the prefix cache was asked for and gave.
     pub prefix: PrefixCounters,
     /// What pages are used for.

@@ -57,8 +57,21 @@ pub enum Readiness {
     Done,
 }
 
+/// Threads that a backend lends while it has nothing to compute.
+pub trait Team: Send + Sync {
+    /// Calls `work` with each number below `parts`, each once, on several threads, the caller's among them; returns when all
+    /// are done. A panic of `work` reaches the caller.
+    fn each(&self, parts: usize, work: &(dyn Fn(usize) + Sync));
+}
+
 /// A program that is ready to run.
 pub trait Plan: Send {
+    /// The threads that stand idle between the forward pass of a step and its draws; none where a device is still computing
+    /// when [`Plan::submit`] returns.
+    fn team(&self) -> Option<&dyn Team> {
+        None
+    }
+
     /// Does a piece of what later steps over this state would else wait for, once. For the time before the first step, and
     /// for idle moments.
     fn make_ready(&mut self, _state: &mut dyn State) -> Result<Readiness, DeviceError> {

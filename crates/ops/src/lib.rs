@@ -27,7 +27,7 @@ mod weights;
 
 pub use backend::{
     Backend, BatchLimits, Budget, DeviceError, Interrupter, NodeObserver, NodeTime, OutputResult, Plan,
-    PlanBytes, Readiness, SampleRows, State, StateBytes, StepOutput, TokenLogprobs,
+    PlanBytes, Readiness, SampleRows, State, StateBytes, StepOutput, Team, TokenLogprobs,
 };
 pub use batch::{
     Batch, BatchError, Handed, Length, Output, PageTable, RecurrentBank, RecurrentUse, RecurrentWrite, Row,

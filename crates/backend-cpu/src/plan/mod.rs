@@ -17,8 +17,8 @@ use gannet_ops::sampling::{Drawer, Workspace};
 use gannet_ops::step::PendingStep;
 use gannet_ops::{
     Batch, BatchLimits, DeviceError, FusedKind, Interrupter, NodeObserver, NodeTime, Op, Plan, PlanBytes,
-    Program, Readiness, RopeTable, SampleRows, State, StateEntry, StepId, StepOutput, WeightRole, Weights,
-    unfuse, verify,
+    Program, Readiness, RopeTable, SampleRows, State, StateEntry, StepId, StepOutput, Team, WeightRole,
+    Weights, unfuse, verify,
 };
 use run::{Run, Space};
 use std::collections::HashMap;
@@ -171,6 +171,10 @@ impl Plan for CpuPlan {
     fn make_ready(&mut self, state: &mut dyn State) -> Result<Readiness, DeviceError> {
         let more = CpuState::ours(state, &self.program)?.pools.make_ready();
         Ok(if more { Readiness::Useful } else { Readiness::Done })
+    }
+
+    fn team(&self) -> Option<&dyn Team> {
+        Some(&*self.machine)
     }
 
     fn submit(&mut self, batch: &Batch, state: &mut dyn State) -> Result<StepId, DeviceError> {

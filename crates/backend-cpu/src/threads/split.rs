@@ -153,7 +153,7 @@ impl Turn<'_> {
 
     /// Calls `work` once for each part below `parts`, with the number of the member that does it: each member has an equal run
     /// of them as its share, and who is done with that helps the others.
-    pub(super) fn each_member(&mut self, parts: usize, work: impl Fn(usize, usize) + Sync) {
+    pub(crate) fn each_member(&mut self, parts: usize, work: impl Fn(usize, usize) + Sync) {
         if parts <= 1 || self.is_alone() {
             (0..parts).for_each(|part| work(0, part));
             return;

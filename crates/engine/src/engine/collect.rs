@@ -31,7 +31,8 @@ impl Engine {
         let mut results = output.outputs.drain(..);
         for (part, bank) in flight.plan.parts.iter().zip(&flight.banks) {
             let scores = results.by_ref().take(part.scores.len()).collect();
-            let result = if part.draws { results.next() } else { None };
+            let drawn = if part.draws || part.is_put_off { results.next() } else { None };
+            let result = drawn.filter(|_| part.draws);
             self.commit(part, *bank, Found { scores, result })?;
         }
         drop(results);
@@ -45,7 +46,10 @@ impl Engine {
     fn measure(&mut self, flight: &InFlight) {
         let now = Instant::now();
         let rows = flight.plan.rows();
-        self.budget.measured(rows, now - flight.begun.max(self.last_collected));
+        // One that has waited for a mask in vain says nothing of how long a step takes.
+        if !flight.plan.parts.iter().any(|part| part.is_put_off) {
+            self.budget.measured(rows, now - flight.begun.max(self.last_collected));
+        }
         self.last_collected = now;
         self.stats.update(|stats| {
             stats.steps += 1;
@@ -56,7 +60,7 @@ impl Engine {
 
     fn commit(&mut self, part: &Part, bank: Option<RecurrentBank>, found: Found) -> Result<(), DeviceError> {
         let at = self.position(part.id).expect("a sequence stays among the running while a step uses it");
-        let Running { sequence, state, .. } = &mut self.running[at];
+        let sequence = &mut self.running[at].sequence;
         sequence.steps_in_flight -= 1;
         if part.draws {
             sequence.drawing.pop_front();
@@ -68,6 +72,22 @@ impl Engine {
         if found.result.iter().chain(&found.scores).any(|result| result.not_finite) {
             return self.quarantine(at);
         }
+        if !part.tokens.is_empty() {
+            self.keep(at, before, part, bank)?;
+        }
+        self.tell(at, part, bank, found);
+        Ok(())
+    }
+
+    /// Keeps what a part has computed behind the first `before` tokens.
+    fn keep(
+        &mut self,
+        at: usize,
+        before: usize,
+        part: &Part,
+        bank: Option<RecurrentBank>,
+    ) -> Result<(), DeviceError> {
+        let Running { sequence, state, .. } = &mut self.running[at];
         let is_checkpoint = sequence.checkpoints.contains(&part.tokens.end);
         let fills_page = part.tokens.end / PAGE_TOKENS > before / PAGE_TOKENS;
         let is_worth_it = fills_page || is_checkpoint || part.tokens.end == sequence.prompt_tokens();
@@ -82,7 +102,6 @@ impl Engine {
             }
         }
         self.state.commit(state, sequence.computed);
-        self.tell(at, part, bank, found);
         Ok(())
     }
 

@@ -83,6 +83,11 @@ impl StepBudget {
         decoding.saturating_add(prompts.max(PROMPT_ROWS_MIN)).min(self.most).max(decoding)
     }
 
+    /// How long a step takes in which all decode, as far as that is known.
+    pub(crate) fn decoding(&self) -> Duration {
+        Duration::from_secs_f64(self.decoding.unwrap_or(0.0))
+    }
+
     /// A step of these rows took so long.
     pub(crate) fn measured(&mut self, rows: StepRows, took: Duration) {
         let took = took.as_secs_f64();

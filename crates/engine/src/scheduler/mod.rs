@@ -45,6 +45,8 @@ pub(crate) struct Part {
     pub(crate) scores: Range<usize>,
     /// Whether the token after them is drawn.
     pub(crate) draws: bool,
+    /// Whether it was to be drawn, and the rows behind `tokens` are computed again because its mask was late.
+    pub(crate) is_put_off: bool,
 }
 
 impl StepPlan {
@@ -185,7 +187,13 @@ fn part_of(sequence: &Sequence, share: usize, scores: &mut usize) -> Option<Part
     let to_score = sequence.to_score(start..end);
     *scores -= to_score.len();
     let draws = end == sequence.total();
-    (end > start).then_some(Part { id: sequence.id, tokens: start..end, scores: to_score, draws })
+    (end > start).then_some(Part {
+        id: sequence.id,
+        tokens: start..end,
+        scores: to_score,
+        draws,
+        is_put_off: false,
+    })
 }
 
 #[cfg(test)]

@@ -38,6 +38,10 @@ impl Queue {
         self.waiting.iter()
     }
 
+    pub(crate) fn find(&mut self, id: RequestId) -> Option<&mut Sequence> {
+        self.waiting.iter_mut().find(|sequence| sequence.id == id)
+    }
+
     pub(crate) fn pace(&self) -> Pace {
         self.pace
     }

@@ -552,6 +552,13 @@ impl SequenceState {
             recurrent.bank = Some(recurrent.bank.map_or(0, |bank| 1 - bank));
         }
     }
+
+    /// The rows of the newest step, which began with `first_index`, are to be computed again.
+    pub(crate) fn step_undone(&mut self, first_index: usize) {
+        if let Some(recurrent) = &mut self.recurrent {
+            recurrent.bank = recurrent.bank.filter(|_| first_index > 0).map(|bank| 1 - bank);
+        }
+    }
 }
 
 /// How many page numbers from `first` on share an open page. Of the pages that certain rows fill only the last one's keys

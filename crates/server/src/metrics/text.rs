@@ -180,6 +180,12 @@ const FAMILIES: &[Family] = &[
             }
         },
     },
+    number!(
+        "counter",
+        "gannet_late_masks_total",
+        "Draws that were put off because a grammar's mask took longer than a step.",
+        |_, stats| { stats.late_masks as f64 }
+    ),
     number!("counter", "gannet_evicted_pages_total", "Known pages given up for others.", |_, stats| {
         stats.prefix.evicted_pages as f64
     }),

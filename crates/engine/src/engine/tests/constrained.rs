@@ -13,6 +13,25 @@ fn submit(bench: &mut Bench, text: &[u32], max_tokens: u32, rule: &Rule) -> Requ
     bench.submit_with(text, max_tokens, |request| request.constraint = Some(rule))
 }
 
+/// Who makes masks.
+#[derive(Clone, Copy, Debug)]
+enum Makes {
+    Workers,
+    /// Workers whom nobody waits for.
+    Hasty,
+    Team,
+}
+
+impl Makes {
+    fn set(self, bench: &mut Bench) {
+        match self {
+            Makes::Workers => {}
+            Makes::Hasty => bench.be_hasty(),
+            Makes::Team => simulated::lend_team(&mut bench.engine.runner),
+        }
+    }
+}
+
 fn reason(bench: &Bench, id: RequestId) -> FinishReason {
     bench.ending(id).expect("it has ended").0
 }
@@ -21,21 +40,24 @@ fn reason(bench: &Bench, id: RequestId) -> FinishReason {
 fn constrained_and_free_requests_share_steps_at_any_depth() {
     for (kind, depths) in [(Kind::Dense, 1..4), (Kind::Windowed, 1..4), (Kind::Hybrid, 1..3)] {
         for depth in depths {
-            let mut bench = Bench::roomy(kind, options(4, depth));
-            let texts: Vec<Vec<u32>> = (0..6).map(|n| prompt(n + 20, 5 + 40 * n)).collect();
-            let rules = [Some(1), None, Some(2), Some(3), None, Some(4)].map(|salt| salt.map(Rule::of));
-            let ids: Vec<RequestId> = texts
-                .iter()
-                .zip(&rules)
-                .map(|(text, rule)| match rule {
-                    Some(rule) => submit(&mut bench, text, 30, rule),
-                    None => bench.submit(text, 30),
-                })
-                .collect();
-            bench.finish();
-            for ((id, text), rule) in ids.iter().zip(&texts).zip(&rules) {
-                assert_eq!(bench.tokens(*id).len(), 30, "{kind:?} at depth {depth}");
-                bench.check_ruled(*id, text, rule.as_ref());
+            for makes in [Makes::Workers, Makes::Hasty, Makes::Team] {
+                let mut bench = Bench::roomy(kind, options(4, depth));
+                makes.set(&mut bench);
+                let texts: Vec<Vec<u32>> = (0..6).map(|n| prompt(n + 20, 5 + 40 * n)).collect();
+                let rules = [Some(1), None, Some(2), Some(3), None, Some(4)].map(|salt| salt.map(Rule::of));
+                let ids: Vec<RequestId> = texts
+                    .iter()
+                    .zip(&rules)
+                    .map(|(text, rule)| match rule {
+                        Some(rule) => submit(&mut bench, text, 30, rule),
+                        None => bench.submit(text, 30),
+                    })
+                    .collect();
+                bench.finish();
+                for ((id, text), rule) in ids.iter().zip(&texts).zip(&rules) {
+                    assert_eq!(bench.tokens(*id).len(), 30, "{kind:?} at depth {depth}");
+                    bench.check_ruled(*id, text, rule.as_ref());
+                }
             }
         }
     }
@@ -156,8 +178,9 @@ fn a_constrained_request_is_truncated_and_cancelled_while_its_draw_waits() {
 
 #[test]
 fn a_constraint_that_panics_ends_its_request_alone() {
-    for depth in [1, 2, 3] {
+    for (depth, makes) in [(1, Makes::Workers), (2, Makes::Hasty), (3, Makes::Workers), (1, Makes::Team)] {
         let mut bench = Bench::roomy(Kind::Dense, options(2, depth));
+        makes.set(&mut bench);
         let broken = Rule { panics_after: Some(4), ..Rule::of(7) };
         let ids = [submit(&mut bench, &prompt(1, 9), 20, &broken), bench.submit(&prompt(2, 9), 20)];
         bench.finish();

@@ -4,6 +4,7 @@ mod constrained;
 mod contained;
 mod drafts;
 mod faults;
+mod late;
 mod lending;
 mod lifecycle;
 mod random;
@@ -14,6 +15,7 @@ mod verified;
 
 use super::{Engine, EngineOptions, Turn};
 use crate::handle::{Command, EngineHandle};
+use crate::masker::Patience;
 use crate::request::{Event, FinishReason, Request, RequestId, Sink, Usage};
 use crate::sequence::Sequence;
 use crate::state::budget::{Wish, for_wish};
@@ -23,6 +25,7 @@ use rule::Rule;
 use simulated::Kind;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Keeps all events, by request; may stop listening to some.
 #[derive(Default)]
@@ -92,6 +95,12 @@ impl Bench {
         Self::new(kind, for_wish(&simulated::layout(kind), &wish), options)
     }
 
+    /// Waits for no mask that a worker makes.
+    fn be_hasty(&mut self) {
+        let (bounds, alone) = ((Duration::ZERO, Duration::ZERO), Duration::ZERO);
+        self.engine.masker.patience = Patience { bounds, alone };
+    }
+
     fn submit(&mut self, prompt: &[u32], max_tokens: u32) -> RequestId {
         self.submit_with(prompt, max_tokens, |_| ())
     }
@@ -136,8 +145,10 @@ impl Bench {
 
     fn finish(&mut self) {
         for _ in 0..100_000 {
-            if self.turn() == Turn::Idle {
-                return;
+            match self.turn() {
+                Turn::Idle => return,
+                Turn::Waits => self.engine.await_mask(Duration::from_secs(1)),
+                Turn::Worked => {}
             }
         }
         panic!("the engine does not come to an end");

@@ -37,9 +37,10 @@ struct Outcome {
     is_whole: bool,
 }
 
-/// Does the same to an engine with one step in flight and to one with two: no request is answered otherwise.
+/// Does the same to an engine with one step in flight, to one with two, and to one that waits for no mask: no request is
+/// answered otherwise.
 fn drive(kind: Kind, seed: u64) {
-    let [one, two] = DEPTHS.map(|depth| outcomes(kind, depth, seed));
+    let [one, two] = DEPTHS.map(|depth| outcomes(kind, depth, seed, Masks::Awaited));
     assert_eq!(one.len(), two.len());
     let mut whole = 0;
     for (id, (one, two)) in one.iter().zip(&two).enumerate() {
@@ -51,16 +52,33 @@ fn drive(kind: Kind, seed: u64) {
             whole += 1;
         }
     }
+    let hasty = outcomes(kind, 2, seed, Masks::Hasty);
+    for (id, (one, hasty)) in one.iter().zip(&hasty).enumerate() {
+        let common = one.tokens.len().min(hasty.tokens.len());
+        assert_eq!(one.tokens[..common], hasty.tokens[..common], "{kind:?}: request {id}");
+        assert!(!one.is_whole || !hasty.is_whole || one.tokens.len() == hasty.tokens.len(), "request {id}");
+    }
     // The others were left, cut, late, or refused by a queue that was full at one of the depths.
     assert!(whole > one.len() / 6, "{kind:?}: {whole} of {} ended by themselves", one.len());
 }
 
-fn outcomes(kind: Kind, depth: usize, seed: u64) -> Vec<Outcome> {
+/// How long steps wait for masks.
+#[derive(PartialEq)]
+enum Masks {
+    Awaited,
+    /// Not at all, so that most draws are put off.
+    Hasty,
+}
+
+fn outcomes(kind: Kind, depth: usize, seed: u64, masks: Masks) -> Vec<Outcome> {
     let options = EngineOptions { sequences: 4, waiting: 12, depth: Some(depth), step_rows: None };
     let windowed = Wish { context: 1024, step_rows: 256, depth, sequences: 4, snapshots: 6, drafts: 0 };
     let mut budget = for_wish(&simulated::layout(kind), &windowed);
     budget.pages[0] = 18;
     let mut bench = Bench::new(kind, budget, options);
+    if masks == Masks::Hasty {
+        bench.be_hasty();
+    }
     let mut random = Random(seed);
     let mut submitted: Vec<(RequestId, Vec<u32>)> = Vec::new();
     for _ in 0..turns() {

@@ -3,7 +3,27 @@
 
 use super::simulated::{POISON, VOCABULARY};
 use crate::constraint::{Constraint, ConstraintError, MayEnd, Progress};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use gannet_ops::TokenId;
+
+/// Holds masks up until it opens.
+#[derive(Clone, Debug)]
+pub(super) struct Gate(Receiver<()>);
+
+/// Opens its gate when it is dropped.
+pub(super) struct Key(#[expect(dead_code, reason = "dropped to close the channel")] Sender<()>);
+
+impl Gate {
+    pub(super) fn closed() -> (Self, Key) {
+        let (key, gate) = bounded(0);
+        (Self(gate), Key(key))
+    }
+
+    fn pass(&self) {
+        // Nothing is ever sent: this ends when the key is dropped.
+        let _ = self.0.recv();
+    }
+}
 
 /// What the answer must look like.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +37,8 @@ pub(super) struct Rule {
     pub(super) fails_after: Option<usize>,
     /// The mask panics after so many tokens.
     pub(super) panics_after: Option<usize>,
+    /// The mask after so many tokens is not made before the gate opens.
+    pub(super) gate: Option<(usize, Gate)>,
     /// What it was told of.
     pub(super) tokens: Vec<TokenId>,
 }
@@ -44,6 +66,9 @@ impl Rule {
 impl Constraint for Rule {
     fn mask(&mut self, allowed: &mut [u32]) -> Result<MayEnd, ConstraintError> {
         let count = self.tokens.len();
+        if let Some((_, gate)) = self.gate.as_ref().filter(|(after, _)| *after == count) {
+            gate.pass();
+        }
         if self.fails_after == Some(count) {
             return Err(ConstraintError { reason: "the rule says so".to_owned() });
         }

@@ -130,7 +130,14 @@ pub(super) fn layout(kind: Kind) -> StateLayout {
 /// The plan of the drafter over the state of a runner.
 pub(super) fn drafter(runner: &Runner) -> Box<dyn Plan> {
     let state = runner.state.as_any().downcast_ref::<SimulatedState>().expect("the state is simulated");
-    Box::new(SimulatedPlan { device: Arc::clone(&state.device), drafts: true })
+    Box::new(SimulatedPlan { device: Arc::clone(&state.device), drafts: true, team: None })
+}
+
+/// Has a runner's plan lend threads.
+pub(super) fn lend_team(runner: &mut Runner) {
+    let state = runner.state.as_any().downcast_ref::<SimulatedState>().expect("the state is simulated");
+    let device = Arc::clone(&state.device);
+    runner.plan = Box::new(SimulatedPlan { device, drafts: false, team: Some(calls::Threads) });
 }
 
 /// A runner over simulated memory, whose device is behind by so many calls unless it is waited for.
@@ -138,7 +145,7 @@ pub(super) fn late_runner(kind: Kind, budget: Budget, context: usize, latency: u
     let layout = Arc::new(layout(kind));
     let device = Arc::new(Mutex::new(Device::new(&layout, &budget, latency)));
     Runner {
-        plan: Box::new(SimulatedPlan { device: Arc::clone(&device), drafts: false }),
+        plan: Box::new(SimulatedPlan { device: Arc::clone(&device), drafts: false, team: None }),
         state: Box::new(SimulatedState { device }),
         layout,
         budget,

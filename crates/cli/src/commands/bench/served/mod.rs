@@ -13,11 +13,13 @@ use super::BenchArguments;
 use crate::arguments::values;
 use crate::failure::Failure;
 use crate::output;
+use anyhow::Context;
 use clap::Args;
 use client::{Address, Sample};
 use processor::ThreadTimes;
 use report::{Case, Report};
-use std::path::PathBuf;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -55,6 +57,9 @@ pub(crate) struct LoadArguments {
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86_400),
           conflicts_with = "rounds", requires = "address")]
     for_seconds: Option<u64>,
+    /// Hold all answers to the JSON schema in this file; it should allow answers that are as long as the shapes say
+    #[arg(long, value_name = "FILE", requires = "address")]
+    schema: Option<PathBuf>,
     /// Process of the server on this machine, whose processor time is told by threads (Linux)
     #[arg(long, value_name = "PID", requires = "address")]
     server_process: Option<u32>,
@@ -95,10 +100,18 @@ pub(super) fn run(arguments: &BenchArguments, address: &Address) -> Result<(), F
     // No prompt of this run was sent before, by this run or by an earlier one.
     let moment = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros());
     let next = AtomicUsize::new(moment as usize);
+    let schema = given.schema.as_deref().map(read_schema).transpose()?;
     let mut cases = Vec::new();
     for &shape in &given.shapes {
         for &clients in &given.clients {
-            let target = Target { address, model: &model, key: key.as_deref(), shape, next: &next };
+            let target = Target {
+                address,
+                model: &model,
+                key: key.as_deref(),
+                shape,
+                schema: schema.as_ref(),
+                next: &next,
+            };
             let case = target.measure(clients, given)?;
             if !arguments.json {
                 if cases.is_empty() {
@@ -129,6 +142,8 @@ struct Target<'a> {
     model: &'a str,
     key: Option<&'a str>,
     shape: Shape,
+    /// What answers are held to.
+    schema: Option<&'a Value>,
     /// The number of the next prompt.
     next: &'a AtomicUsize,
 }
@@ -166,12 +181,21 @@ impl Target<'_> {
     }
 
     fn one(&self, number: usize) -> anyhow::Result<Sample> {
-        let body = serde_json::json!({
+        let mut body = json!({
             "model": self.model, "prompt": made_up(number as u64, self.shape.prompt), "max_tokens": self.shape.answer,
             "ignore_eos": true, "temperature": 0, "stream": true,
         });
+        if let Some(schema) = self.schema {
+            body["response_format"] =
+                json!({"type": "json_schema", "json_schema": {"name": "load", "schema": schema}});
+        }
         client::stream(self.address, self.key, &body.to_string())
     }
+}
+
+fn read_schema(file: &Path) -> anyhow::Result<Value> {
+    let text = std::fs::read(file).with_context(|| format!("can't read `{}`", file.display()))?;
+    serde_json::from_slice(&text).with_context(|| format!("`{}` is no JSON", file.display()))
 }
 
 /// Token ids of a prompt, other ones for each number (SplitMix64).

@@ -4,7 +4,7 @@ use super::device::{Device, Work};
 use gannet_ops::sampling::History;
 use gannet_ops::{
     Batch, DeviceError, GroupId, Interrupter, OutputResult, PageId, Plan, PlanBytes, RecurrentBank,
-    SampleRows, SamplerSlot, SnapshotId, State, StateBytes, StepId, StepOutput, TokenId, TokenLogprobs,
+    SampleRows, SamplerSlot, SnapshotId, State, StateBytes, StepId, StepOutput, Team, TokenId, TokenLogprobs,
 };
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,6 +17,17 @@ pub(super) struct SimulatedPlan {
     pub(super) device: Arc<Mutex<Device>>,
     /// Runs the drafter, which has no recurrent state.
     pub(super) drafts: bool,
+    /// Threads that it lends.
+    pub(super) team: Option<Threads>,
+}
+
+/// A thread for each part.
+pub(super) struct Threads;
+
+impl Team for Threads {
+    fn each(&self, parts: usize, work: &(dyn Fn(usize) + Sync)) {
+        std::thread::scope(|scope| (0..parts).for_each(|part| drop(scope.spawn(move || work(part)))));
+    }
 }
 
 fn lock(device: &Mutex<Device>) -> MutexGuard<'_, Device> {
@@ -24,6 +35,10 @@ fn lock(device: &Mutex<Device>) -> MutexGuard<'_, Device> {
 }
 
 impl Plan for SimulatedPlan {
+    fn team(&self) -> Option<&dyn Team> {
+        self.team.as_ref().map(|team| team as _)
+    }
+
     fn submit(&mut self, batch: &Batch, state: &mut dyn State) -> Result<StepId, DeviceError> {
         let state = state.as_any_mut().downcast_mut::<SimulatedState>().expect("the state is simulated");
         assert!(Arc::ptr_eq(&self.device, &state.device), "a plan runs over its own device's state");
