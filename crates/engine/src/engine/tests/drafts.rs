@@ -7,6 +7,7 @@
 use super::simulated::{self, Kind, drafted_token, next_token};
 use super::*;
 use crate::Runner;
+use crate::constraint::Constraint;
 use crate::state::{PrefixKey, SequenceState, StateManager, StepTokens};
 use gannet_ops::sampling::{SampleRow, Sampling};
 use gannet_ops::{
@@ -26,6 +27,8 @@ struct Drafting {
     runner: Runner,
     drafter: Box<dyn Plan>,
     sequences: Vec<One>,
+    /// Which tokens the last rows of the next step may draw; all where absent.
+    masks: Vec<Vec<u32>>,
 }
 
 pub(super) struct One {
@@ -58,7 +61,7 @@ impl Drafting {
         // Nothing is done before a step is waited for.
         let runner = simulated::late_runner(kind, budget, CONTEXT, usize::MAX);
         let drafter = simulated::drafter(&runner);
-        Self { kind, manager, runner, drafter, sequences: Vec::new() }
+        Self { kind, manager, runner, drafter, sequences: Vec::new(), masks: Vec::new() }
     }
 
     /// Starts a sequence in the slot of its place; how many tokens the cache had.
@@ -83,7 +86,9 @@ impl Drafting {
         }
         self.draft(&ranges, drafts);
         let batch = batch_of(&self.sequences, &ranges, drafts);
-        let (step, drawn, _) = run(self.runner.plan.as_mut(), &batch, self.runner.state.as_mut());
+        let masks = std::mem::take(&mut self.masks);
+        let (step, drawn, _) =
+            run_masked(self.runner.plan.as_mut(), &batch, self.runner.state.as_mut(), masks);
         let mut standing = Vec::new();
         let mut first = 0;
         for ((one, range), drafts) in self.sequences.iter_mut().zip(&ranges).zip(drafts) {
@@ -221,6 +226,16 @@ pub(super) fn run(
     batch: &Batch,
     state: &mut dyn gannet_ops::State,
 ) -> (StepId, Vec<TokenId>, Vec<u32>) {
+    run_masked(plan, batch, state, Vec::new())
+}
+
+/// The same with masks for the last rows.
+fn run_masked(
+    plan: &mut dyn Plan,
+    batch: &Batch,
+    state: &mut dyn gannet_ops::State,
+    masks: Vec<Vec<u32>>,
+) -> (StepId, Vec<TokenId>, Vec<u32>) {
     let step = plan.submit(batch, state).expect("the batch is well formed");
     let row = SampleRow {
         sampling: Arc::new(Sampling::greedy()),
@@ -230,7 +245,11 @@ pub(super) fn run(
         allowed: None,
         banned: None,
     };
-    let rows = SampleRows { rows: vec![row; batch.outputs.len()] };
+    let mut rows = SampleRows { rows: vec![row; batch.outputs.len()] };
+    let masked = rows.rows.len() - masks.len();
+    for (row, mask) in rows.rows[masked..].iter_mut().zip(masks) {
+        row.allowed = Some(mask.into());
+    }
     plan.sample(step, &rows, state).expect("the step was submitted");
     let output = plan.wait(step).expect("the step was submitted");
     let drawn = output.outputs.into_iter().map(|result| usable(result.token.expect("its scores are finite")));
@@ -242,12 +261,71 @@ fn usable(token: TokenId) -> TokenId {
     if token == simulated::POISON { TokenId(0) } else { token }
 }
 
+/// A mask for the row before each draft and for the last draft's, as far as the drafts fit; the rule stands where it did.
+fn masks_of_drafts(rule: &mut Rule, drafts: &[TokenId]) -> Vec<Vec<u32>> {
+    let none = || vec![0u32; simulated::VOCABULARY.div_ceil(32) as usize];
+    let mut masks = Vec::new();
+    let mut advanced = 0;
+    for draft in drafts.iter().map(Some).chain([None]) {
+        let mut mask = none();
+        rule.mask(&mut mask).expect("the rule has no fault");
+        let fits = draft.is_some_and(|TokenId(id)| mask[*id as usize / 32] >> (id % 32) & 1 == 1);
+        masks.push(mask);
+        match draft.filter(|_| fits) {
+            Some(draft) => advanced += usize::from(rule.advance(*draft).is_ok()),
+            None => break,
+        }
+    }
+    // What follows a draft that doesn't fit falls with it, whatever it draws.
+    masks.resize_with(drafts.len() + 1, || vec![u32::MAX; simulated::VOCABULARY.div_ceil(32) as usize]);
+    rule.rollback(advanced).expect("so many were advanced");
+    masks
+}
+
 fn ids(text: &[u32]) -> Vec<TokenId> {
     text.iter().copied().map(TokenId).map(usable).collect()
 }
 
 fn every_kind() -> impl Iterator<Item = Kind> {
     Kind::ALL.into_iter().chain(Kind::DRAFTED)
+}
+
+#[test]
+fn constrained_drafts_draw_what_is_drawn_without_them() {
+    const DRAFTS: usize = 5;
+    for (kind, right) in every_kind().flat_map(|kind| (0..=DRAFTS).map(move |right| (kind, right))) {
+        let mut drafting = Drafting::new(kind);
+        let mut rule = Rule::of(3);
+        let prompt = ids(&prompt(1, 60));
+        drafting.start(&prompt);
+        let mut generated: Vec<TokenId> = Vec::new();
+        for round in 0..8 {
+            // What will be drawn, wrong from one place on: by the rule, or against it.
+            let mut drafts: Vec<TokenId> = Vec::new();
+            let known = drafting.sequences[0].tokens.clone();
+            for place in 0..DRAFTS {
+                let all = [&known[..], &drafts].concat();
+                let wanted = next_token(kind, &all);
+                let before = [&generated[..], &drafts].concat();
+                let next = rule.expected(&before, wanted);
+                let other = TokenId((next.0 + if round % 2 == 0 { 1 } else { 7 }) % 997);
+                drafts.push(if place < right { next } else { other });
+            }
+            drafting.masks = masks_of_drafts(&mut rule, &drafts);
+            let before = known.len();
+            drafting.step(&[drafts]);
+            for token in &drafting.sequences[0].tokens[before..] {
+                rule.advance(*token).expect("what was drawn fits");
+                generated.push(*token);
+            }
+        }
+        let tokens = &drafting.sequences[0].tokens;
+        assert!(generated.len() >= 8 * (right + 1), "drafts that are right stand");
+        for place in 0..generated.len() {
+            let wanted = next_token(kind, &tokens[..prompt.len() + place]);
+            assert_eq!(generated[place], rule.expected(&generated[..place], wanted), "{kind:?}: {place}");
+        }
+    }
 }
 
 #[test]
