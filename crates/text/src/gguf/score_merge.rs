@@ -9,14 +9,18 @@
 //! Knows no splitting rule: there is none, a text is one run.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::thread;
 
+use ahash::AHashSet;
 use serde_json::{Map, Value, json};
 
 use super::{GgufVocabulary, TokenKind, added_tokens, normalizer, position, skeleton, text_ends, with_ids};
 use crate::error::TextError;
 use crate::tokenizer::{Kind, NamedTokens, Parts, TokenId};
 use crate::vocabulary::{CutBudget, MAX_TOKEN_BYTES};
+
+/// Threads that cut pieces, at most: beyond, the library's own reading of the merges takes longer.
+const CUTTERS_MAX: usize = 4;
 
 /// SentencePiece gives user-defined pieces this score, above all learned ones.
 const USER_DEFINED_SCORE: f32 = 0.0;
@@ -91,34 +95,63 @@ fn merges(
     scores: &[f32],
     kinds: &[TokenKind],
 ) -> Result<Vec<(String, String)>, TextError> {
-    let mergeable = |id: usize| match kinds[id] {
+    let mergeable = |id: &usize| match kinds[*id] {
         TokenKind::Normal | TokenKind::UserDefined | TokenKind::Unused => true,
         TokenKind::Unknown | TokenKind::Control | TokenKind::Byte => false,
     };
-    let candidates = || pieces.iter().enumerate().filter(|(id, _)| mergeable(*id));
-    let known: HashMap<&str, ()> = candidates().map(|(_, (text, _))| (text.as_str(), ())).collect();
-    let mut cuts = Vec::new();
+    let candidates: Vec<usize> = (0..pieces.len()).filter(mergeable).collect();
     let mut budget = CutBudget::default();
-    for (id, (text, _)) in candidates() {
-        if text.len() > MAX_TOKEN_BYTES {
-            let (found, limit) = (text.len(), MAX_TOKEN_BYTES);
-            return Err(TextError::TooLarge { what: "a token's length in bytes", found, limit });
+    for id in &candidates {
+        let found = pieces[*id].0.len();
+        if found > MAX_TOKEN_BYTES {
+            return Err(TextError::TooLarge {
+                what: "a token's length in bytes",
+                found,
+                limit: MAX_TOKEN_BYTES,
+            });
         }
-        budget.spend(text.len())?;
-        let chars = text.chars().count() as u32;
-        for (left_chars, (cut, _)) in (0..).zip(text.char_indices()).skip(1) {
-            if known.contains_key(&text[..cut]) && known.contains_key(&text[cut..]) {
-                let (right_chars, piece, left_bytes) = (chars - left_chars, id as u32, cut as u32);
-                cuts.push(Cut { score: scores[id], left_chars, right_chars, piece, left_bytes });
-            }
-        }
+        budget.spend(found)?;
     }
-    cuts.sort_by(Cut::order);
+    let known: AHashSet<&str> = candidates.iter().map(|id| pieces[*id].0.as_str()).collect();
+    let cut_all = |ids: &[usize]| {
+        let cuts = ids.iter().flat_map(|id| cuts(*id, &pieces[*id].0, scores[*id], &known));
+        cuts.collect::<Vec<Cut>>()
+    };
+    let threads = thread::available_parallelism().map_or(1, |count| count.get().min(CUTTERS_MAX));
+    let mut cuts = thread::scope(|scope| {
+        let shares = candidates.chunks(candidates.len().div_ceil(threads).max(1));
+        let cutters: Vec<_> = shares.map(|share| scope.spawn(|| cut_all(share))).collect();
+        cutters
+            .into_iter()
+            .flat_map(|cutter| cutter.join().expect("cutting can't fail"))
+            .collect::<Vec<Cut>>()
+    });
+    cuts.sort_unstable_by(Cut::order);
     let halves = cuts.into_iter().map(|cut| {
         let (left, right) = pieces[cut.piece as usize].0.split_at(cut.left_bytes as usize);
         (left.to_owned(), right.to_owned())
     });
     Ok(halves.collect())
+}
+
+/// The ways to cut a piece into two that are known.
+fn cuts<'a>(
+    id: usize,
+    text: &'a str,
+    score: f32,
+    known: &'a AHashSet<&str>,
+) -> impl Iterator<Item = Cut> + 'a {
+    let chars = text.chars().count() as u32;
+    let places = (0..).zip(text.char_indices()).skip(1);
+    let is_merge =
+        |(_, (cut, _)): &(u32, (usize, char))| known.contains(&text[..*cut]) && known.contains(&text[*cut..]);
+    places.filter(is_merge).map(move |(left_chars, (cut, _))| Cut {
+        score,
+        left_chars,
+        right_chars: chars - left_chars,
+        piece: id as u32,
+        left_bytes: cut as u32,
+    })
 }
 
 fn merging(vocabulary: &GgufVocabulary, unknown: Option<String>) -> Map<String, Value> {
