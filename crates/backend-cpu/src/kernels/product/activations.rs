@@ -36,9 +36,6 @@ const LARGEST_NUMBER: i32 = FAR * LARGEST_CODE;
 const WORD: usize = 4;
 /// Words of a block.
 pub(super) const WORDS: usize = SUB_BLOCK / WORD;
-/// Blocks of a part of the work; less isn't worth a second thread.
-const BLOCKS_PER_PART: usize = 256;
-
 /// 32 numbers of a row as codes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
@@ -78,6 +75,16 @@ pub(crate) enum Terms {
     Two,
 }
 
+impl Terms {
+    /// Blocks of a part of the work; less isn't worth a second thread.
+    const fn blocks_per_part(self) -> usize {
+        match self {
+            Terms::One => 256,
+            Terms::Two => 96,
+        }
+    }
+}
+
 /// Rows of a value as codes.
 #[derive(Default)]
 pub(crate) struct Activations {
@@ -98,25 +105,29 @@ impl Activations {
         self.blocks.resize(rows, group, row_blocks);
         self.far.resize(if terms == Terms::Two { rows } else { 0 }, group, row_blocks);
         let (isa, length) = (crew.isa, self.blocks.length());
-        let step = BLOCKS_PER_PART.div_ceil(length) * length;
+        let least = terms.blocks_per_part();
+        // A row is read from front to back where there are groups enough for all members.
+        let step = if rows > group { least.div_ceil(length) * length } else { least.div_ceil(group) * group };
         let (blocks, far) = (&mut self.blocks.items, &mut self.far.items);
         crew.turn.runs_of_both(blocks, far, step, |start, blocks, far| {
-            let x = x[start * SUB_BLOCK..].chunks(group * width);
-            let mut far = far.chunks_exact_mut(length);
-            for (x, blocks) in x.zip(blocks.chunks_exact_mut(length)) {
-                let far = far.next().unwrap_or(&mut []);
-                isa.run(Encode { x, width, group, blocks, far });
+            let mut far = far.chunks_mut(length);
+            for (number, blocks) in blocks.chunks_mut(length).enumerate() {
+                let x = &x[(start / length + number) * group * width..];
+                let (first, far) = (start % length / group, far.next().unwrap_or(&mut []));
+                isa.run(Encode { x, width, group, first, blocks, far });
             }
         });
     }
 }
 
-/// Some rows to the blocks of their group.
+/// Some columns of the rows of a group.
 struct Encode<'a> {
-    /// As many rows as the group has, or fewer.
+    /// From the group's first row on.
     x: &'a [f32],
     width: usize,
     group: usize,
+    /// The first of the columns, in blocks.
+    first: usize,
     blocks: &'a mut [Block],
     /// As many as blocks, or none.
     far: &'a mut [Far],
@@ -127,9 +138,9 @@ impl Kernel for Encode<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        for (row, x) in self.x.chunks_exact(self.width).enumerate() {
+        for (row, x) in self.x.chunks_exact(self.width).take(self.group).enumerate() {
             let mut far = self.far.chunks_exact_mut(self.group);
-            let numbers = x.as_chunks::<SUB_BLOCK>().0;
+            let numbers = &x.as_chunks::<SUB_BLOCK>().0[self.first..];
             for (x, blocks) in numbers.iter().zip(self.blocks.chunks_exact_mut(self.group)) {
                 match far.next() {
                     None => blocks[row] = encode(x),
