@@ -1,19 +1,20 @@
 //! How many rows a step may have, so that it takes about as long as it should.
 //!
 //! While only prompts are computed, a step is to take 250 ms, which still lets a cancel through quickly. While anyone
-//! decodes, it is to take 2.9 times what decoding alone takes, at least 25 ms and at most 250 ms: then the slowest steps
-//! stay under three of the usual ones, and a prompt gets five eighths of the time, so that it comes in about twice the
+//! decodes, it is to take 2.8 times what decoding alone takes, at least 15 ms and at most 250 ms: then the slowest steps
+//! stay under three of the usual ones, and a prompt gets two thirds of the time, so that it comes in about twice the
 //! time that it takes alone, small chunks being slower. Both parts of a step are measured on the steps themselves: what
-//! decoding takes, and what each row of a prompt adds, which grows with what it reads: a step with the rows of several
+//! decoding takes, as the median of a few, and what each row of a prompt adds, which grows with what it reads: a step with the rows of several
 //! prompts says less of each. What decoding takes grows too, as answers get longer, so that while a prompt is computed
 //! every 32nd step is without it, and the eighth where more or fewer decode than when it was last looked at.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// How much longer than decoding alone a step may take.
-const OF_DECODING: f64 = 2.9;
+const OF_DECODING: f64 = 2.8;
 /// How long a step may take while anyone decodes, whatever decoding takes: at least, in seconds.
-const DECODING: f64 = 0.025;
+const DECODING: f64 = 0.015;
 /// Steps with rows of prompts after which one is without them.
 const STEPS_UNTIL_ALONE: u32 = 31;
 /// The same where another number of sequences decodes than when it was last looked at.
@@ -24,10 +25,10 @@ const PREFILLING: f64 = 0.250;
 const PROMPT_ROWS_MIN: usize = 4;
 /// The least share of a step's time that its rows of prompts are taken to need.
 const PROMPT_SHARE_MIN: f64 = 0.1;
-/// The weight of the newest measurement.
+/// The weight of the newest measurement of what a row of a prompt adds.
 const NEWEST: f64 = 0.25;
-/// The same of decoding by another number of sequences than before.
-const NEWEST_ANEW: f64 = 0.5;
+/// Steps of decoding alone whose median is what it takes: some of them admit or end requests, or meet a busy machine.
+const DECODING_STEPS: usize = 9;
 
 /// The number of rows of the next step.
 #[derive(Clone, Debug)]
@@ -35,8 +36,8 @@ pub(crate) struct StepBudget {
     /// Rows that a person chose.
     fixed: Option<usize>,
     most: usize,
-    /// Seconds of a step in which all decode.
-    decoding: Option<f64>,
+    /// Seconds of the last steps in which all decoded, the newest last.
+    decoding: VecDeque<f64>,
     /// Sequences that decoded when it was looked at last.
     decoding_rows: usize,
     /// Seconds that a row of a prompt adds to a step.
@@ -57,7 +58,14 @@ pub(crate) struct StepRows {
 impl StepBudget {
     /// `fixed` rows where a person chose; at most `most`.
     pub(crate) fn new(fixed: Option<usize>, most: usize) -> Self {
-        Self { fixed, most, decoding: None, decoding_rows: 0, prompt_row: None, mixed_steps: 0 }
+        Self {
+            fixed,
+            most,
+            decoding: VecDeque::with_capacity(DECODING_STEPS),
+            decoding_rows: 0,
+            prompt_row: None,
+            mixed_steps: 0,
+        }
     }
 
     /// Rows of the next step. `decoding` of them are taken already.
@@ -73,7 +81,7 @@ impl StepBudget {
         let left = if decoding == 0 {
             PREFILLING
         } else {
-            let alone = self.decoding.unwrap_or(0.0);
+            let alone = self.decoding_seconds();
             (alone * OF_DECODING).clamp(DECODING, PREFILLING) - alone
         };
         let prompts = match self.prompt_row {
@@ -85,20 +93,33 @@ impl StepBudget {
 
     /// How long a step takes in which all decode, as far as that is known.
     pub(crate) fn decoding(&self) -> Duration {
-        Duration::from_secs_f64(self.decoding.unwrap_or(0.0))
+        Duration::from_secs_f64(self.decoding_seconds())
+    }
+
+    fn decoding_seconds(&self) -> f64 {
+        let mut steps = [0.0; DECODING_STEPS];
+        let count = self.decoding.len();
+        steps.iter_mut().zip(&self.decoding).for_each(|(step, seconds)| *step = *seconds);
+        steps[..count].sort_unstable_by(f64::total_cmp);
+        steps[count / 2]
     }
 
     /// A step of these rows took so long.
     pub(crate) fn measured(&mut self, rows: StepRows, took: Duration) {
         let took = took.as_secs_f64();
         if rows.prompts == 0 {
-            let is_known = rows.decoding == self.decoding_rows;
-            follow(&mut self.decoding, took, if is_known { NEWEST } else { NEWEST_ANEW });
+            if rows.decoding.abs_diff(self.decoding_rows) * 8 > self.decoding_rows {
+                self.decoding.clear();
+            }
+            if self.decoding.len() == DECODING_STEPS {
+                self.decoding.pop_front();
+            }
+            self.decoding.push_back(took);
             (self.decoding_rows, self.mixed_steps) = (rows.decoding, 0);
             return;
         }
         self.mixed_steps = if rows.decoding > 0 { self.mixed_steps + 1 } else { 0 };
-        let alone = if rows.decoding > 0 { self.decoding.unwrap_or(0.0) } else { 0.0 };
+        let alone = if rows.decoding > 0 { self.decoding_seconds() } else { 0.0 };
         let prompts = (took - alone).max(took * PROMPT_SHARE_MIN);
         if prompts > 0.0 {
             // Where a short prompt begins beside a long one, the rows of the next steps are as dear as those before.
@@ -130,14 +151,14 @@ mod tests {
         measure(&mut budget, 0, 128, 128);
         assert_eq!(budget.rows(0), 250, "a millisecond a row");
         measure(&mut budget, 8, 0, 20);
-        assert_eq!(budget.rows(8), 8 + 38, "20 ms of 58 are decoding");
-        measure(&mut budget, 8, 38, 20 + 38);
-        assert_eq!(budget.rows(8), 8 + 38, "what was expected came true");
-        measure(&mut budget, 8, 38, 20 + 38 * 5);
-        assert_eq!(budget.rows(8), 8 + 19, "a quarter of the way to 5 ms a row");
-        let two = StepRows { decoding: 8, prompts: 19, chunks: 2 };
+        assert_eq!(budget.rows(8), 8 + 36, "20 ms of 56 are decoding");
+        measure(&mut budget, 8, 36, 20 + 36);
+        assert_eq!(budget.rows(8), 8 + 36, "what was expected came true");
+        measure(&mut budget, 8, 36, 20 + 36 * 5);
+        assert_eq!(budget.rows(8), 8 + 18, "a quarter of the way to 5 ms a row");
+        let two = StepRows { decoding: 8, prompts: 18, chunks: 2 };
         budget.measured(two, Duration::from_millis(22));
-        assert_eq!(budget.rows(8), 8 + 20, "rows of two prompts say a quarter of that");
+        assert_eq!(budget.rows(8), 8 + 19, "rows of two prompts say a quarter of that");
     }
 
     #[test]
@@ -148,7 +169,7 @@ mod tests {
             measure(&mut budget, 1, 0, decoding);
             budget.rows(1) - 1
         };
-        assert_eq!([rows(1), rows(5), rows(20), rows(40)], [24, 20, 38, 76]);
+        assert_eq!([rows(1), rows(5), rows(20), rows(40)], [14, 10, 36, 72]);
         assert_eq!([rows(210), rows(400)], [40, 4], "prompts don't stand still");
     }
 
@@ -158,19 +179,23 @@ mod tests {
         measure(&mut budget, 8, 0, 20);
         measure(&mut budget, 0, 100, 100);
         for _ in 0..31 {
-            assert_eq!(budget.rows(8), 8 + 38);
-            measure(&mut budget, 8, 38, 20 + 38);
+            assert_eq!(budget.rows(8), 8 + 36);
+            measure(&mut budget, 8, 36, 20 + 36);
         }
         assert_eq!(budget.rows(8), 8);
+        measure(&mut budget, 8, 0, 20);
+        measure(&mut budget, 8, 0, 200);
+        assert_eq!(budget.rows(8), 8 + 36, "one slow step changes nothing");
         measure(&mut budget, 8, 0, 40);
-        assert_eq!(budget.rows(8), 8 + 47, "a quarter of the way to 40 ms");
+        measure(&mut budget, 8, 0, 40);
+        assert_eq!(budget.rows(8), 8 + 72, "the median is 40 ms");
         for _ in 0..7 {
             assert!(budget.rows(6) > 6);
-            measure(&mut budget, 6, 50, 25 + 50);
+            measure(&mut budget, 6, 50, 40 + 50);
         }
         assert_eq!(budget.rows(6), 6, "others decode than before");
         measure(&mut budget, 6, 0, 15);
-        assert_eq!(budget.rows(6), 6 + 38, "half of the way to 15 ms");
+        assert_eq!(budget.rows(6), 6 + 27, "what so many fewer take is known of one step");
         assert_eq!(StepBudget::new(Some(20), 512).rows(8), 20, "what a person chose stays");
     }
 

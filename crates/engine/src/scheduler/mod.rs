@@ -1,9 +1,10 @@
 //! Who runs in the next step, and how far.
 //!
-//! Every running sequence advances in each step, but for prompts in those that measure decoding alone. Decoding ones have their row first. What is left of the step's rows is
-//! shared among prompts: a quarter evenly, so that nobody stands still, and the rest to the prompt with the fewest
-//! tokens left, those that have waited longest before all others. Which rows a step holds changes no bit of any
-//! answer, so all of this is free to change.
+//! Every running sequence advances in each step, but for prompts in those that measure decoding alone. Decoding ones have
+//! their row first. What is left of the step's rows is shared among prompts: a quarter evenly, so that nobody stands
+//! still, half of the rest to those that have run for long, in the order in which they came, and what is left to the
+//! prompt with the fewest tokens. So a long one neither starves nor holds up short ones. Which rows a step holds changes no
+//! bit of any answer, so all of this is free to change.
 
 mod budget;
 mod queue;
@@ -18,7 +19,7 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
-/// A prompt that has run for so long goes before shorter ones.
+/// A prompt that has run for so long has a share that shorter ones don't get.
 const PROMPT_AGE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Rows of a step that say how likely the prompt's next token is: each brings a whole row of scores, a megabyte of them
@@ -150,15 +151,22 @@ fn share_among_prompts(
         shares[at] = pending[at].min(even).min(left);
         left -= shares[at];
     }
-    let key = |at: &usize| {
-        let is_old = running[*at].sequence.clock.running_for() > PROMPT_AGE_LIMIT;
-        (!is_old, if is_old { 0 } else { pending[*at] }, running[*at].sequence.id)
-    };
-    prompts.sort_unstable_by_key(key);
-    for &at in &*prompts {
-        let more = (pending[at] - shares[at]).min(left);
+    let mut give = |at: usize, most: usize, left: &mut usize| {
+        let more = (pending[at] - shares[at]).min(most);
         shares[at] += more;
-        left -= more;
+        *left -= more;
+    };
+    let is_old = |at: &usize| running[*at].sequence.clock.running_for() > PROMPT_AGE_LIMIT;
+    prompts.sort_unstable_by_key(|at| running[*at].sequence.id);
+    let mut for_old = left.div_ceil(2);
+    for &at in prompts.iter().filter(|at| is_old(at)) {
+        let before = left;
+        give(at, for_old, &mut left);
+        for_old -= before - left;
+    }
+    prompts.sort_by_key(|at| pending[*at]);
+    for &at in &*prompts {
+        give(at, left, &mut left);
     }
 }
 

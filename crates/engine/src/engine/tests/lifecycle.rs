@@ -21,7 +21,7 @@ fn reason(bench: &Bench, id: RequestId) -> FinishReason {
 }
 
 #[test]
-fn a_prompt_that_has_run_for_long_goes_before_shorter_ones() {
+fn a_prompt_that_has_run_for_long_has_half_of_what_shorter_ones_would_get() {
     at_each_depth(|depth| {
         let mut bench = Bench::roomy(Kind::Dense, options(3, depth));
         bench.submit(&prompt(1, 600), 1);
@@ -30,9 +30,12 @@ fn a_prompt_that_has_run_for_long_goes_before_shorter_ones() {
         let plan = |bench: &Bench| Planner::default().plan(&bench.engine.running, 64, 4096).to_string();
         assert_eq!(plan(&bench), "r0 0..8, r1 0..56");
         bench.engine.running[0].sequence.clock.started_earlier(Duration::from_secs(3));
-        assert_eq!(plan(&bench), "r0 0..56, r1 0..8");
+        assert_eq!(plan(&bench), "r0 0..32, r1 0..32");
         bench.engine.running[1].sequence.clock.started_earlier(Duration::from_secs(4));
-        assert_eq!(plan(&bench), "r0 0..56, r1 0..8", "of two old ones the one that was there first");
+        assert_eq!(plan(&bench), "r0 0..32, r1 0..32", "of two old ones the half is the first's");
+        bench.submit(&prompt(3, 9), 1);
+        bench.engine.admit().expect("the simulated device does not fail");
+        assert_eq!(plan(&bench), "r0 0..29, r1 0..26, r2 0..9 draws", "a short one is not held up");
         bench.finish();
         bench
     });
