@@ -52,11 +52,41 @@ async function say(page, text) {
 const ended = (page) => page.waitForFunction(() => document.getElementById("stop").disabled);
 const drawn = (page) => page.waitForFunction(() => document.querySelector("#plots output").textContent !== "–");
 
+// What a screen reader is told: every control and every plot has a name.
+async function checkNames(page) {
+  const reader = await page.context().newCDPSession(page);
+  const { nodes } = await reader.send("Accessibility.getFullAXTree");
+  const roles = ["button", "textbox", "spinbutton", "combobox", "tab", "log", "figure", "tabpanel", "main", "link"];
+  const shown = nodes.filter((node) => !node.ignored && roles.includes(node.role?.value));
+  assert.ok(shown.length > 3);
+  for (const node of shown) {
+    if (node.role.value !== "main") assert.ok(node.name?.value, `a ${node.role.value} has no name`);
+  }
+  await reader.detach();
+}
+
+// The controls that the tab key reaches, in order.
+async function reached(page, keys) {
+  const found = [];
+  await page.evaluate(() => document.activeElement.blur());
+  for (let key = 0; key < keys; key++) {
+    await page.keyboard.press("Tab");
+    found.push(await page.evaluate(() => document.activeElement.id || document.activeElement.className || document.activeElement.localName));
+  }
+  return found;
+}
+
 // A chat with the keyboard alone.
 const page = await open({ viewport: { width: 1100, height: 800 }, colorScheme: "light" });
 await page.click("summary");
 await page.fill("#temperature", "0");
 await page.fill("#max_tokens", "60");
+await checkNames(page);
+await page.mouse.click(5, 795);
+const stops = await reached(page, 16);
+for (const id of ["skip", "tab-chat", "model", "key", "temperature", "system", "tools", "log", "prompt", "send"]) {
+  assert.ok(stops.includes(id), `the tab key does not reach ${id}: ${stops}`);
+}
 await page.click("summary");
 await say(page, "Name the capital of France.");
 await ended(page);
@@ -133,6 +163,7 @@ assert.match(await page.locator("figure", { hasText: "Pages, full" }).locator("o
 const hits = page.locator("figure", { hasText: "Prefix hits" });
 assert.deepEqual(await hits.locator(".scale span").allTextContents(), ["100 %", "50 %", "0"]);
 assert.deepEqual(await hits.locator(".times span").allTextContents(), ["2 minutes ago", "now"]);
+await checkNames(page);
 await page.screenshot({ path: `${folder}/engine-light.png` });
 await page.press("#tab-engine", "ArrowLeft");
 assert.ok(await page.isVisible("#prompt"));

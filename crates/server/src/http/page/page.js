@@ -347,8 +347,11 @@ function said({ unit = "", parts, isSum }, values) {
 
 function figure({ title, parts = [""] }) {
   const made = element("figure");
+  made.setAttribute("aria-label", title);
   const caption = element("figcaption");
   const value = element("output", "", "–");
+  // Ten numbers that change every second are not to be read out.
+  value.setAttribute("aria-live", "off");
   caption.append(element("span", "", title), value);
   const space = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(space, "svg");
