@@ -16,7 +16,7 @@ use crate::{cubins, process};
 const FOLDER_BYTES_MAX: u64 = 60 << 20;
 
 /// The tests that run on the card, by the names of their files.
-const TESTS: [&str; 3] = ["goldens", "exactness", "draws"];
+const TESTS: [&str; 4] = ["goldens", "exactness", "draws", "ahead"];
 
 /// Descriptions of models that are measured, by the names of their folders.
 const SHAPES: [(&str, &str); 2] = [
@@ -24,8 +24,17 @@ const SHAPES: [(&str, &str); 2] = [
     ("qwen3-8b", include_str!("gpu/qwen3-8b/config.json")),
 ];
 
-/// The script, which is data: it runs where nothing of this repository is built.
-const SCRIPT: &str = include_str!("gpu/run.sh");
+/// The scripts, which are data: they run where nothing of this repository is built.
+const SCRIPTS: [(&str, &str); 4] = [
+    ("run.sh", include_str!("gpu/run.sh")),
+    ("serve.py", include_str!("gpu/serve.py")),
+    ("beside.py", include_str!("gpu/beside.py")),
+    ("start.py", include_str!("gpu/start.py")),
+];
+
+/// The programs that are packed, by their packages and names.
+const PROGRAMS: [(&str, &str, &str); 2] =
+    [("gannet", "gannet", "gannet"), ("xtask-checkpoint", "xtask-checkpoint", "checkpoint")];
 
 /// Where to pack.
 #[derive(clap::Args)]
@@ -42,10 +51,12 @@ pub(crate) struct Arguments {
 pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     let folder = arguments.out.clone().unwrap_or_else(|| root.join("target/gpu"));
     fs::create_dir_all(&folder).with_context(|| format!("cannot create `{}`", folder.display()))?;
-    let mut build = process::cargo();
-    build.args(["build", "--locked", "--release", "--package", "gannet"]);
-    process::run(build.current_dir(root))?;
-    strip(&root.join("target/release/gannet"), &folder.join("gannet"))?;
+    for (package, program, name) in PROGRAMS {
+        let mut build = process::cargo();
+        build.args(["build", "--locked", "--release", "--package", package]);
+        process::run(build.current_dir(root))?;
+        strip(&root.join("target/release").join(program), &folder.join(name))?;
+    }
     for test in TESTS {
         strip(&built_test(root, test)?, &folder.join(format!("test-{test}")))?;
     }
@@ -58,13 +69,15 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
         fs::create_dir_all(folder.join(name))?;
         fs::write(folder.join(name).join("config.json"), config).context("cannot write a description")?;
     }
-    fs::write(folder.join("run.sh"), SCRIPT).context("cannot write the script")?;
+    for (name, text) in SCRIPTS {
+        fs::write(folder.join(name), text).context("cannot write a script")?;
+    }
     let bytes = size(&folder)?;
     if bytes > FOLDER_BYTES_MAX {
         bail!("`{}` has {bytes} bytes, at most {FOLDER_BYTES_MAX} can be carried", folder.display());
     }
     println!(
-        "{} has {} MB; on the machine with the card: bash run.sh suite matrix bench soak",
+        "{} has {} MB; on the machine with the card: bash run.sh suite matrix bench soak beside start",
         folder.display(),
         bytes >> 20
     );
