@@ -176,8 +176,9 @@ fn on_device(
     options: &LoadOptions,
     watch: &(dyn Fn(Progress) + Sync),
 ) -> Result<OnDevice, LoadError> {
-    let mut wanted = Wanted::new(model, checkpoint, options)?;
+    let mut wanted = Wanted::new(model, checkpoint, options, backend.step_rows())?;
     wanted.steps_in_flight = backend.steps_in_flight();
+    wanted.draw_bytes = backend.draw_bytes(model.config.vocabulary, wanted.sequences);
     let program = model.program(&wanted.program_options())?;
     let stored =
         if options.random_weights { None } else { Some(model.weights_of(checkpoint, &program.weights)?) };

@@ -57,13 +57,15 @@ pub(crate) struct Wanted {
     /// Where it doesn't fit it is refused, in place of made shorter.
     context_is_asked: bool,
     step_rows: usize,
-    sequences: usize,
+    pub(crate) sequences: usize,
     /// Where the context doesn't fit for all of them, half as many are taken.
     fewer_sequences: bool,
     kv_format: KvFormat,
     /// Rows of each sequence that a step may draft.
     drafts: u32,
     pub(crate) steps_in_flight: usize,
+    /// What drawing takes of the device's memory for all sequences.
+    pub(crate) draw_bytes: u64,
     /// Bytes that may be taken, at most.
     memory: Option<u64>,
 }
@@ -75,14 +77,15 @@ impl Wanted {
         model: &Model,
         checkpoint: &Checkpoint,
         options: &LoadOptions,
+        default_rows: usize,
     ) -> Result<Self, LoadError> {
         let own = model.default_context(options.rope_scaling.as_ref());
         let context = options.context.unwrap_or(own);
         check_context(context, if options.force_context { usize::MAX } else { model.context_limit() })?;
         // A model that reads a text in one step needs steps as long as its texts.
         let step_rows = match model.config.takes_chunks() {
-            true => DEFAULT_STEP_ROWS,
-            false => context.clamp(DEFAULT_STEP_ROWS, WHOLE_STEP_ROWS),
+            true => default_rows,
+            false => context.clamp(default_rows, WHOLE_STEP_ROWS),
         };
         let sequences = options.sequences.unwrap_or(1);
         Ok(Self {
@@ -99,6 +102,7 @@ impl Wanted {
             kv_format: options.kv_format.unwrap_or_else(|| kv_format_for(checkpoint)),
             drafts: options.drafts,
             steps_in_flight: 1,
+            draw_bytes: 0,
             memory: options.memory,
         })
     }
@@ -126,7 +130,7 @@ impl MemoryPlan {
         options: &LoadOptions,
         available_bytes: u64,
     ) -> Result<Self, LoadError> {
-        let wanted = Wanted::new(model, checkpoint, options)?;
+        let wanted = Wanted::new(model, checkpoint, options, DEFAULT_STEP_ROWS)?;
         let program = model.program(&wanted.program_options())?;
         Self::fit(&wanted, &program, checkpoint.tensor_bytes() as u64, available_bytes)
     }
@@ -164,9 +168,11 @@ impl MemoryPlan {
         available_bytes: u64,
     ) -> Result<Self, LoadError> {
         let &Wanted { step_rows, kv_format, .. } = wanted;
+        let scratch =
+            scratch_bytes(program, step_rows, sequences, wanted.context).saturating_add(wanted.draw_bytes);
         let fixed = MemoryUse::default()
             .with(MemoryClass::Weights, weight_bytes)
-            .with(MemoryClass::Scratch, scratch_bytes(program, step_rows, sequences, wanted.context))
+            .with(MemoryClass::Scratch, scratch)
             .with(MemoryClass::Margin, margin_bytes(program));
         let left = available_bytes.saturating_sub(fixed.total());
         let slots = sequences as u32;

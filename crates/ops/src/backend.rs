@@ -28,6 +28,16 @@ pub trait Backend: Send + Sync {
     /// Steps that are worth having in flight: 1 where a step is computed by the time it is submitted, 2 where a device computes it.
     fn steps_in_flight(&self) -> usize;
 
+    /// Rows of the largest step that is worth its memory.
+    fn step_rows(&self) -> usize {
+        512
+    }
+
+    /// Bytes that drawing takes of the device's memory, beside what states and plans are said to take.
+    fn draw_bytes(&self, _vocabulary: usize, _sequences: usize) -> u64 {
+        0
+    }
+
     /// Bytes that are free in the device's own memory; `None` where it computes in the machine's.
     fn free_bytes(&self) -> Option<u64>;
 
@@ -117,6 +127,12 @@ pub trait Plan: Send {
         Err(DeviceError::Unsupported { backend: "plan", op: "a timed step".to_owned(), reason })
     }
 
+    /// From now on, or no longer, looks at when the device works on steps; says what was seen where that ends. `None` from a plan
+    /// whose device has no clock of its own.
+    fn watch(&mut self, _is_on: bool) -> Result<Option<DeviceUse>, DeviceError> {
+        Ok(None)
+    }
+
     /// Draws the tokens that a submitted step asks for: a row for each output that wants a token, in order.
     fn sample(&mut self, step: StepId, rows: &SampleRows, state: &mut dyn State) -> Result<(), DeviceError>;
 
@@ -128,6 +144,15 @@ pub trait Plan: Send {
 
     /// What lies in memory of it, weights aside; as [`State::bytes`].
     fn bytes(&self) -> PlanBytes;
+}
+
+/// How long a device had steps, by its own clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceUse {
+    /// From the first step's beginning to the last one's end.
+    pub whole: Duration,
+    /// What of it went into kernels that compute and draw; copies are no work.
+    pub working: Duration,
 }
 
 /// Bytes of a plan.

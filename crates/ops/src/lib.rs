@@ -26,8 +26,8 @@ mod verify;
 mod weights;
 
 pub use backend::{
-    Backend, BatchLimits, Budget, DeviceError, Interrupter, NodeObserver, NodeTime, OutputResult, Plan,
-    PlanBytes, Readiness, SampleRows, State, StateBytes, StepOutput, Team, TokenLogprobs,
+    Backend, BatchLimits, Budget, DeviceError, DeviceUse, Interrupter, NodeObserver, NodeTime, OutputResult,
+    Plan, PlanBytes, Readiness, SampleRows, State, StateBytes, StepOutput, Team, TokenLogprobs,
 };
 pub use batch::{
     Batch, BatchError, Handed, Length, Output, PageTable, RecurrentBank, RecurrentUse, RecurrentWrite, Row,

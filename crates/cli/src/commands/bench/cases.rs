@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::{self, Bar};
 use crate::quantity::{bytes, entry};
-use gannet_loader::{DEFAULT_STEP_ROWS, LoadOptions, MemoryClass};
+use gannet_loader::{LoadOptions, MemoryClass};
 use gannet_ops::DeviceError;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -139,7 +139,6 @@ fn load_options(arguments: &BenchArguments) -> LoadOptions {
     LoadOptions {
         // A step has a row a stream, and no more rows than the context.
         context: Some((most(&arguments.depth) + tokens).max(streams)),
-        step_rows: Some(DEFAULT_STEP_ROWS.max(streams)),
         sequences: Some(streams),
         kv_format: arguments.kv.format,
         random_weights: arguments.has_random_weights(),
@@ -235,7 +234,16 @@ impl Bench {
             let program = &self.costs.program;
             steps.iter().for_each(|times| trace.push(&row.name(), program, times));
             let steps: Vec<_> = steps.into_iter().zip(self.costs.steps(&plan)).collect();
-            row.profile = Some(Profile::new(program, &self.costs.machine, &steps));
+            let mut profile = Profile::new(program, &self.costs.machine, &steps);
+            if plan.case == Case::Decode {
+                // As it runs where nobody times nodes: from graphs, and launched ahead.
+                self.streams.prepare(plan.streams, plan.depth)?;
+                let decode = |streams: &mut Streams| streams.decode(plan.streams, plan.tokens).map(|_| ());
+                decode(&mut self.streams)?;
+                self.streams.prepare(plan.streams, plan.depth)?;
+                profile.idle_share = self.streams.idle_share(decode)?;
+            }
+            row.profile = Some(profile);
         }
         if let Some(path) = timeline {
             trace.write(path)?;

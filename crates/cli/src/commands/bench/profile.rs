@@ -19,6 +19,10 @@ pub(super) struct Profile {
     ops: Vec<OpFacts>,
     /// What no node takes.
     host_milliseconds: f64,
+    /// The share of steps, run without clocks between nodes, in which the device has nothing to compute; absent where it has no clock of its
+    /// own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) idle_share: Option<f64>,
 }
 
 /// All nodes of one kind.
@@ -73,12 +77,18 @@ impl Profile {
         ops.sort_by(|a, b| b.milliseconds.total_cmp(&a.milliseconds));
         let all = milliseconds(whole) / count;
         let in_nodes: f64 = ops.iter().map(|op| op.milliseconds).sum();
-        Self { steps: steps.len(), milliseconds: all, host_milliseconds: all - in_nodes, ops }
+        Self {
+            steps: steps.len(),
+            milliseconds: all,
+            host_milliseconds: all - in_nodes,
+            idle_share: None,
+            ops,
+        }
     }
 
     /// The table.
     pub(super) fn lines(&self, case: &str) -> Vec<String> {
-        let Self { steps, milliseconds, ops, host_milliseconds } = self;
+        let Self { steps, milliseconds, ops, host_milliseconds, idle_share } = self;
         let width = ops.iter().map(|op| op.op.len()).max().unwrap_or(0).max(20);
         let mut lines = vec![
             String::new(),
@@ -101,6 +111,9 @@ impl Profile {
         }));
         let share = 100.0 * host_milliseconds / milliseconds;
         lines.push(format!("{:<width$}{:>7}{host_milliseconds:>11.3}{share:>6.1} %", "host", ""));
+        lines.extend(
+            idle_share.map(|idle| format!("device idle, as steps run without clocks: {:.1} %", 100.0 * idle)),
+        );
         lines
     }
 }

@@ -154,6 +154,18 @@ impl Streams {
         done.map(|()| recorded)
     }
 
+    /// The share of the device's time in which it had nothing to compute while `work` ran, where it has a clock.
+    pub(super) fn idle_share(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<(), DeviceError>,
+    ) -> Result<Option<f64>, DeviceError> {
+        self.runner.plan.watch(true)?;
+        work(self)?;
+        let seen = self.runner.plan.watch(false)?;
+        Ok(seen
+            .map(|seen| 1.0 - seen.working.as_secs_f64() / seen.whole.as_secs_f64().max(f64::MIN_POSITIVE)))
+    }
+
     /// The token at an index of a stream's made-up text.
     pub(super) fn token(&self, stream: usize, index: usize) -> TokenId {
         TokenId(((index * 7919 + stream * 104_729 + 1) % self.runner.vocabulary) as u32)
