@@ -181,8 +181,3 @@ __device__ __forceinline__ void load_queries(u8* to, const float* q, u32 lines, 
         *(u32*)(to + line * QUERY_PITCH + column * 2) = pack<K>(pair.x, pair.y);
     }
 }
-
-// A barrier of some of a block's threads.
-__device__ __forceinline__ void barrier_of(u32 threads) {
-    asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
-}

@@ -14,7 +14,9 @@
 // multiple of 16. Grid: 2 * SMs. Block 160. Dynamic shared memory STAGES * DIM * 128 + lines * (DIM * 2 + 544); STAGES = 8 where DIM <= 64, 5
 // where DIM <= 128, else 4; -DSTAGES=8 with DIM 128 for a handful of rows, whose few items then load everything at once.
 //
-// What did not help: a fold by the last block to finish (at a depth of 65,536 twice the time, at 300 nothing gained).
+// Items of 16 lines are best for few sequences: with 64, 16 rows of one took twice the time.
+//
+// What did not help: the work of `finish_qkv` done here, where each item has one row (its wait is hidden, its work is not); a fold by the last block to finish (at a depth of 65,536 twice the time, at 300 nothing gained).
 //
 // `attention_fold`: a block has 32 columns of a (row, head). The maxima before each split come from a scan, so all factors are made at
 // once; then sums and columns go through the splits in order. Grid: (rows, heads, ceil(DIM / 32)), block 128.
@@ -71,12 +73,13 @@ struct Copies {
 #pragma unroll
         for (u32 i = 0; i < BLOCKS; i++) pages[i] = i < blocks ? table[i] : 0;
     }
-    // The blocks first .. last, of keys and of values, into the stages from `place` on; those of earlier uses must be empty.
-    __device__ __forceinline__ void issue(u32 ring, u32 barriers, Place place, u32 first, u32 last) const {
+    // The blocks of keys and of values into the stages from `place` on, when those of earlier uses are empty. In two passes: first those of the
+    // `early` first blocks, as far as there are stages; then all others.
+    __device__ __forceinline__ void issue(u32 ring, u32 barriers, Place place, u32 early, bool is_early) const {
 #pragma unroll
         for (u32 i = 0; i < 2 * BLOCKS; i++) {
             u32 block = i < blocks ? i : i - blocks;
-            if (i < 2 * blocks && block >= first && block < last) {
+            if (i < 2 * blocks && (block < early && i < STAGES) == is_early) {
                 u32 full = barriers + place.stage * 16, page = 0;
 #pragma unroll
                 for (u32 j = 0; j < BLOCKS; j++) page = j == block ? pages[j] : page;
@@ -100,12 +103,11 @@ __device__ __forceinline__ void produce(u32 ring, u32 barriers, const Pages& fro
         if (unit == blockIdx.x) {
             // What earlier steps wrote need not wait, as far as it finds a stage that nobody used.
             u32 settled = sequence_length[item.z] / BLOCK_KEYS;
-            early = settled > span.first && 2 * copies.blocks <= STAGES ? settled - span.first : 0;
-            early = early < copies.blocks ? early : copies.blocks;
-            copies.issue(ring, barriers, place, 0, early);
+            early = settled > span.first ? settled - span.first : 0;
+            copies.issue(ring, barriers, place, early, true);
             wait_for_earlier_kernels();
         }
-        copies.issue(ring, barriers, place, early, copies.blocks);
+        copies.issue(ring, barriers, place, early, false);
         for (u32 i = 0; i < 2 * copies.blocks; i++) place.next(STAGES);
     }
 }
@@ -253,6 +255,8 @@ extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), DIM <= 128 ? 2 : 
     __syncthreads();
     let_next_kernel_start();
     u32 units = *work_count * kv_heads;
+    // A block without work makes room for the next kernel's; the first waits in any case, for the order of kernels.
+    if (blockIdx.x >= units && blockIdx.x > 0) return;
     if (warp == WARPS) {
         if (lane == 0)
             produce(shared_address(bytes), barriers, Pages{layer, pages, table_base, page_bytes, value_offset}, work, units, kv_heads, row_index, sequence_length,

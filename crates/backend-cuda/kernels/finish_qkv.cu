@@ -18,22 +18,44 @@ __device__ __forceinline__ void write_head(T* page, const float* x, u32 head, u3
 #endif
 }
 
-// x [dim] in shared memory, normed and rotated in place.
-__device__ __forceinline__ void norm_and_rotate(float* x, const float* weight, float epsilon, const u32* position, const float* inverse_frequencies,
-                                                const u32* axes, u32 dim, u32 pairs, float attention_scale, u32 lane) {
-    if (weight) {
+// What a lane needs of a head beside its values: it may come before they are there.
+struct Beside {
+    float weight[HEAD_DIM_MAX / 32];
+    float2 angle[HEAD_DIM_MAX / 64];
+
+    __device__ __forceinline__ void load(const float* norm, const u32* position, const float* inverse_frequencies, const u32* axes, u32 dim, u32 pairs,
+                                         float attention_scale, u32 lane) {
+#pragma unroll
+        for (u32 i = 0; i < HEAD_DIM_MAX / 32; i++) weight[i] = norm && lane + i * 32 < dim ? norm[lane + i * 32] : 0.0f;
+#pragma unroll
+        for (u32 i = 0; i < HEAD_DIM_MAX / 64; i++) {
+            u32 pair = lane + i * 32;
+            if (pair < pairs) angle[i] = rope_angle(position[axes[pair]], inverse_frequencies[pair], attention_scale);
+        }
+    }
+
+    // The lane's values of a head, normed.
+    __device__ __forceinline__ void norm(float (&x)[HEAD_DIM_MAX / 32], float epsilon, u32 dim) const {
         float sum = 0.0f;
-        for (u32 i = lane; i < dim; i += 32) sum = fmaf(x[i], x[i], sum);
+#pragma unroll
+        for (u32 i = 0; i < HEAD_DIM_MAX / 32; i++) sum = fmaf(x[i], x[i], sum);
         float factor = 1.0f / sqrtf(fold_warp(sum) / float(dim) + epsilon);
-        for (u32 i = lane; i < dim; i += 32) x[i] = __fmul_rn(__fmul_rn(x[i], factor), weight[i]);
-        __syncwarp();
+#pragma unroll
+        for (u32 i = 0; i < HEAD_DIM_MAX / 32; i++) x[i] = __fmul_rn(__fmul_rn(x[i], factor), weight[i]);
     }
-    for (u32 pair = lane; pair < pairs; pair += 32) {
-        float2 turned = rotated(x[pair], x[pair + pairs], rope_angle(position[axes[pair]], inverse_frequencies[pair], attention_scale));
-        x[pair] = turned.x, x[pair + pairs] = turned.y;
+
+    // x [dim] in shared memory.
+    __device__ __forceinline__ void rotate(float* x, u32 pairs, u32 lane) const {
+#pragma unroll
+        for (u32 i = 0; i < HEAD_DIM_MAX / 64; i++) {
+            u32 pair = lane + i * 32;
+            if (pair < pairs) {
+                float2 turned = rotated(x[pair], x[pair + pairs], angle[i]);
+                x[pair] = turned.x, x[pair + pairs] = turned.y;
+            }
+        }
     }
-    __syncwarp();
-}
+};
 
 extern "C" __global__ void __launch_bounds__(WARPS * 32)
     finish_qkv(float* __restrict__ q, u8* __restrict__ layer, const float* qkv, const float* q_weight, const float* k_weight, const u32* positions,
@@ -42,22 +64,33 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32)
                u64 value_offset) {
     __shared__ float rows[WARPS][HEAD_DIM_MAX];
     u32 row = blockIdx.y, lane = threadIdx.x % 32, head = blockIdx.x * WARPS + threadIdx.x / 32;
-    join_chain();
+    let_next_kernel_start();
+    bool is_value = head >= heads + kv_heads;
+    const float* norm = is_value ? 0 : head < heads ? q_weight : k_weight;
+    Beside beside;
+    beside.load(norm, positions + row * 3, inverse_frequencies, axes, dim, is_value ? 0 : pairs, attention_scale, lane);
+    u32 index = row_index[row];
+    u8* page = layer + pages[table_base[row_sequence[row]] + int(index / 64)] * page_bytes;
+    wait_for_earlier_kernels();
     if (head >= heads + 2 * kv_heads) return;
-    float* x = rows[threadIdx.x / 32];
     const float* from = qkv + (u64(row) * (heads + 2 * kv_heads) + head) * dim;
-    for (u32 i = lane; i < dim; i += 32) x[i] = from[i];
+    float own[HEAD_DIM_MAX / 32];
+#pragma unroll
+    for (u32 i = 0; i < HEAD_DIM_MAX / 32; i++) own[i] = lane + i * 32 < dim ? from[lane + i * 32] : 0.0f;
+    if (norm) beside.norm(own, epsilon, dim);
+    float* x = rows[threadIdx.x / 32];
+#pragma unroll
+    for (u32 i = 0; i < HEAD_DIM_MAX / 32; i++)
+        if (lane + i * 32 < dim) x[lane + i * 32] = own[i];
     __syncwarp();
-    if (head < heads + kv_heads)
-        norm_and_rotate(x, head < heads ? q_weight : k_weight, epsilon, positions + row * 3, inverse_frequencies, axes, dim, pairs, attention_scale, lane);
+    if (!is_value) beside.rotate(x, pairs, lane);
+    __syncwarp();
     if (head < heads) {
         for (u32 i = lane; i < dim; i += 32) q[(u64(row) * heads + head) * dim + i] = x[i];
         return;
     }
-    u32 index = row_index[row];
-    u8* page = layer + pages[table_base[row_sequence[row]] + int(index / 64)] * page_bytes;
-    if (head < heads + kv_heads)
-        write_head((K*)page, x, head - heads, index % 64, dim, lane);
-    else
+    if (is_value)
         write_head((V*)(page + value_offset), x, head - heads - kv_heads, index % 64, dim, lane);
+    else
+        write_head((K*)page, x, head - heads, index % 64, dim, lane);
 }

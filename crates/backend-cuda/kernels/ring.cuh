@@ -50,6 +50,11 @@ __device__ __forceinline__ void copy_box(u32 to, const void* map, u32 column, u3
                  "l"(map), "r"(column), "r"(row), "r"(barrier) : "memory");
 }
 
+// A barrier of some of a block's threads, the warps from the first on.
+__device__ __forceinline__ void barrier_of(u32 threads) {
+    asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
+}
+
 // The place in a ring and how often it went round.
 struct Place {
     u32 stage, round;

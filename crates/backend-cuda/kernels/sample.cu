@@ -1,5 +1,6 @@
 // Draws of tokens from rows of scores f32 [rows][vocabulary], in three kernels after the forward pass, and the ways of tokens between steps.
 //
+//   argmax_parts    the largest score of each partition of 4,096 tokens, and
 //   argmax          the likeliest token of each row, or NOT_FINITE: part of every step
 //   sample_maxima   the largest score that a job leaves of each group of 64 tokens
 //   sample_parts    of each partition of 4,096 tokens what needs the whole row: the noisiest token, the mass, or the sum of exponentials
@@ -12,48 +13,6 @@
 // largest of groups rule out all but few tokens, which are listed in shared memory; where they don't fit, all tokens are looked at
 // instead. So a token is the same whatever the grid. Bound: the bytes of the scores, read once in sample_maxima and once in sample_parts.
 #include "sample.cuh"
-
-const u32 GREEDY_THREADS = 1024;
-
-struct Best {
-    float score;
-    u32 id;
-    bool finite;
-};
-
-__device__ __forceinline__ Best better(Best a, Best b) {
-    bool second = b.score > a.score || (b.score == a.score && b.id < a.id);
-    return Best{second ? b.score : a.score, second ? b.id : a.id, a.finite && b.finite};
-}
-
-__device__ __forceinline__ Best fold_best(Best best) {
-    for (u32 step = 16; step > 0; step /= 2) {
-        Best other = {__shfl_xor_sync(0xffffffffu, best.score, step), __shfl_xor_sync(0xffffffffu, best.id, step),
-                      bool(__shfl_xor_sync(0xffffffffu, int(best.finite), step))};
-        best = better(best, other);
-    }
-    return best;
-}
-
-extern "C" __global__ void __launch_bounds__(GREEDY_THREADS)
-    argmax(u32* __restrict__ tokens, const float* logits, u32 rows, u32 vocabulary) {
-    __shared__ Best warps[GREEDY_THREADS / 32];
-    join_chain();
-    logits += u64(blockIdx.x) * vocabulary;
-    Best best = {-infinity(), NOT_FINITE, true};
-    for (u32 id = threadIdx.x; id < vocabulary; id += GREEDY_THREADS) {
-        float score = logits[id];
-        best.finite &= fabsf(score) < infinity();
-        if (score > best.score) best.score = score, best.id = id;
-    }
-    best = fold_best(best);
-    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = best;
-    __syncthreads();
-    if (threadIdx.x < 32) {
-        best = fold_best(warps[threadIdx.x]);
-        if (threadIdx.x == 0) tokens[blockIdx.x] = best.finite ? best.id : NOT_FINITE;
-    }
-}
 
 const u32 THREADS = 256;
 const u32 WARPS = THREADS / 32;
@@ -71,6 +30,38 @@ __device__ __forceinline__ u32 partitions_of(u32 vocabulary) {
     return (vocabulary + PARTITION - 1) / PARTITION;
 }
 
+// What a partition with a score that is not finite has in place of a key: more than any.
+const u64 NO_KEY = ~0ull;
+
+// parts u64 [rows][partitions]: the largest key of each. Grid: (partitions, rows); block 256.
+extern "C" __global__ void __launch_bounds__(THREADS) argmax_parts(u64* __restrict__ parts, const float* logits, u32 rows, u32 vocabulary) {
+    const u32 OWN = PARTITION / THREADS;
+    join_chain();
+    const float* scores = logits + u64(blockIdx.y) * vocabulary;
+    u32 first = blockIdx.x * PARTITION + threadIdx.x;
+    float own[OWN];
+#pragma unroll
+    for (u32 i = 0; i < OWN; i++) own[i] = first + i * THREADS < vocabulary ? scores[first + i * THREADS] : -infinity();
+    u64 best = 0;
+#pragma unroll
+    for (u32 i = 0; i < OWN; i++) {
+        u32 id = first + i * THREADS;
+        // Zeros are equal, whatever their sign.
+        if (id < vocabulary) best = larger(best, fabsf(own[i]) < infinity() ? key_of(own[i] + 0.0f, id) : NO_KEY);
+    }
+    best = block_max<THREADS>(best);
+    if (threadIdx.x == 0) parts[u64(blockIdx.y) * gridDim.x + blockIdx.x] = best;
+}
+
+// tokens u32 [rows]: the likeliest token of each row, or NOT_FINITE. Grid: rows; block 256.
+extern "C" __global__ void __launch_bounds__(THREADS) argmax(u32* __restrict__ tokens, const u64* parts, u32 rows, u32 partitions) {
+    join_chain();
+    u64 best = 0;
+    for (u32 part = threadIdx.x; part < partitions; part += THREADS) best = larger(best, parts[u64(blockIdx.x) * partitions + part]);
+    best = block_max<THREADS>(best);
+    if (threadIdx.x == 0) tokens[blockIdx.x] = best == NO_KEY ? NOT_FINITE : id_of(best);
+}
+
 // maxima u32 [jobs][groups]: keys of scores, 0 where none may be drawn. Grid: (partitions, jobs); block 256.
 extern "C" __global__ void __launch_bounds__(THREADS)
     sample_maxima(u32* __restrict__ maxima, const Job* jobs, const u32* tokens, const float* logits, u32 vocabulary) {
@@ -79,13 +70,25 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if (job.kind == SCORED || tokens[job.row] == NOT_FINITE) return;
     const float* scores = logits + u64(job.row) * vocabulary;
     maxima += u64(blockIdx.y) * groups_of(vocabulary);
-    u32 lane = threadIdx.x % 32, first = blockIdx.x * (PARTITION / GROUP) + threadIdx.x / 32 * (PARTITION / GROUP / WARPS);
-    for (u32 group = first; group < first + PARTITION / GROUP / WARPS; group++) {
+    const u32 OWN = PARTITION / GROUP / WARPS;
+    u32 lane = threadIdx.x % 32, first = blockIdx.x * (PARTITION / GROUP) + threadIdx.x / 32 * OWN;
+    // All loads go before the first use.
+    float own[OWN][2];
+#pragma unroll
+    for (u32 i = 0; i < OWN * 2; i++) {
+        u32 token = first * GROUP + i * 32 + lane;
+        own[i / 2][i % 2] = token < vocabulary ? scores[token] : 0.0f;
+    }
+#pragma unroll
+    for (u32 i = 0; i < OWN; i++) {
         u32 key = 0;
-        for (u32 token = group * GROUP + lane; token < min(vocabulary, (group + 1) * GROUP); token += 32)
-            key = max(key, score_key(score_of(job, scores, vocabulary, token)));
+#pragma unroll
+        for (u32 half = 0; half < 2; half++) {
+            u32 token = (first + i) * GROUP + half * 32 + lane;
+            if (token < vocabulary) key = max(key, score_key(score_left(job, own[i][half], vocabulary, token)));
+        }
         key = __reduce_max_sync(0xffffffffu, key);
-        if (lane == 0 && group * GROUP < vocabulary) maxima[group] = key;
+        if (lane == 0 && (first + i) * GROUP < vocabulary) maxima[first + i] = key;
     }
 }
 
@@ -175,8 +178,78 @@ struct Few {
     }
 };
 
-// The largest key down to which the weights reach `needed`; 0 where all together don't. `weigh` gives a key, and its weight.
+// Of so few keys each has a rank.
+const u32 RANKED = 2 * THREADS;
+
+// Room for one choice at a time.
+struct Choosing {
+    u64 keys[RANKED], weights[RANKED], above[WARPS], left;
+    u32 low[THREADS], high[THREADS], digit;
+};
+__device__ __forceinline__ Choosing& choosing() {
+    __shared__ Choosing room;
+    return room;
+}
+
+template <class Weigh> __device__ __forceinline__ u64 least_by_rank(u32 count, u64 needed, Weigh weigh) {
+    Choosing& room = choosing();
+    for (u32 place = threadIdx.x; place < count; place += THREADS) weigh(place, room.keys[place], room.weights[place]);
+    __syncthreads();
+    u64 found = 0;
+    for (u32 place = threadIdx.x; place < count; place += THREADS) {
+        u64 own = room.keys[place], reached = 0;
+        for (u32 other = 0; other < count; other++) reached += room.keys[other] >= own ? room.weights[other] : 0;
+        if (reached >= needed) found = larger(found, own);
+    }
+    return block_max<THREADS>(found);
+}
+
+// Digit by digit, of 8 bits, among the keys with the digits found so far; at most LIST keys, so that halves of their weights add up in 32 bits.
+template <class Weigh> __device__ __forceinline__ u64 least_by_digits(u32 count, u64 needed, u32 bits_of_ids, Weigh weigh) {
+    Choosing& room = choosing();
+    u64 found = 0;
+    for (u32 position = 64; position > 0;) {
+        // All keys have the upper bits of their ids.
+        if (position == 32) found |= 0xffffffffull & ~((1ull << bits_of_ids) - 1), position = bits_of_ids;
+        if (position == 0) break;
+        u64 known = position < 64 ? ~0ull << position : 0;
+        u32 width = min(8u, position);
+        position -= width;
+        room.low[threadIdx.x] = room.high[threadIdx.x] = 0;
+        if (threadIdx.x == 0) room.digit = THREADS;
+        __syncthreads();
+        for (u32 place = threadIdx.x; place < count; place += THREADS) {
+            u64 key, weight;
+            weigh(place, key, weight);
+            if ((key & known) != (found & known) || weight == 0) continue;
+            u32 digit = u32(key >> position) & ((1u << width) - 1);
+            atomicAdd(&room.low[digit], u32(weight) & 0xffffu), atomicAdd(&room.high[digit], u32(weight >> 16));
+        }
+        __syncthreads();
+        // Each thread has a digit: its weights, and those from it on.
+        u64 own = (u64(room.high[threadIdx.x]) << 16) + room.low[threadIdx.x], reached = own;
+        for (u32 step = 1; step < 32; step *= 2) {
+            u64 after = __shfl_down_sync(0xffffffffu, reached, step);
+            if (threadIdx.x % 32 + step < 32) reached += after;
+        }
+        if (threadIdx.x % 32 == 0) room.above[threadIdx.x / 32] = reached;
+        __syncthreads();
+        for (u32 warp = threadIdx.x / 32 + 1; warp < WARPS; warp++) reached += room.above[warp];
+        if (reached >= needed && reached - own < needed) room.digit = threadIdx.x, room.left = needed - (reached - own);
+        __syncthreads();
+        if (room.digit == THREADS) return 0;
+        found |= u64(room.digit) << position;
+        needed = room.left;
+        __syncthreads();
+    }
+    return found;
+}
+
+// The largest key down to which the weights, of at most 2^32 each, reach `needed`; 0 where all together don't. `weigh` gives a key, and its weight.
 template <class Weigh> __device__ __forceinline__ u64 least_key(u32 count, u64 needed, u32 bits_of_ids, Weigh weigh) {
+    if (needed > 0 && count <= RANKED) return least_by_rank(count, needed, weigh);
+    if (needed > 0 && count <= LIST) return least_by_digits(count, needed, bits_of_ids, weigh);
+    // Of whole rows, and where every key is enough: bit by bit.
     u64 found = 0;
     for (int bit = 63; bit >= 0; bit--) {
         // All keys have these bits of their ids.
@@ -196,15 +269,32 @@ template <class Weigh> __device__ __forceinline__ u64 least_key(u32 count, u64 n
     return found;
 }
 
-// The largest score's key such that `count` groups have one at least as large; 1 where there are fewer groups.
+// Groups whose maxima a thread keeps, where the vocabulary has no more, and the bits of a key that rule out most groups.
+const u32 HELD = 16, COARSE_BITS = 20;
+
+// A score's key, rounded down, such that `count` groups have one at least as large; 1 where there are fewer groups.
 __device__ __forceinline__ u32 least_of_groups(const u32* maxima, u32 groups, u32 count) {
     if (count >= groups) return 1;
-    u32 found = 0;
-    for (int bit = 31; bit >= 0; bit--) {
+    __shared__ u32 counts[2][WARPS];
+    u32 held[HELD], found = 0;
+    bool holds_all = groups <= HELD * THREADS;
+#pragma unroll
+    for (u32 i = 0; i < HELD; i++) held[i] = holds_all && threadIdx.x + i * THREADS < groups ? maxima[threadIdx.x + i * THREADS] : 0;
+    for (int bit = 31; bit >= 32 - int(COARSE_BITS); bit--) {
         u32 tried = found | 1u << bit, more = 0;
-        for (u32 group = threadIdx.x; group < groups; group += THREADS) more += maxima[group] >= tried;
-        if (block_sum<THREADS>(more) >= count) found = tried;
+#pragma unroll
+        for (u32 i = 0; i < HELD; i++) more += held[i] >= tried;
+        if (!holds_all)
+            for (u32 group = threadIdx.x; group < groups; group += THREADS) more += maxima[group] >= tried;
+        more = __reduce_add_sync(0xffffffffu, more);
+        if (threadIdx.x % 32 == 0) counts[bit % 2][threadIdx.x / 32] = more;
+        __syncthreads();
+        more = 0;
+        for (u32 warp = 0; warp < WARPS; warp++) more += counts[bit % 2][warp];
+        if (more >= count) found = tried;
     }
+    // Before anybody comes back to the counts.
+    __syncthreads();
     return max(found, 1u);
 }
 

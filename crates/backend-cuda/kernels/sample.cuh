@@ -158,10 +158,9 @@ __device__ __forceinline__ u32 change_from(const Job& job, u32 token) {
     return low;
 }
 
-// The score that a job leaves of a token's; minus infinity where it may not be drawn.
-__device__ __forceinline__ float score_of(const Job& job, const float* scores, u32 vocabulary, u32 token) {
+// What a job leaves of a token's score; minus infinity where it may not be drawn.
+__device__ __forceinline__ float score_left(const Job& job, float score, u32 vocabulary, u32 token) {
     if (job.mask && (token / 32 >= job.mask_words || !(job.mask[token / 32] >> (token % 32) & 1))) return -infinity();
-    float score = scores[token];
     bool is_changed = false;
     if (job.change_count) {
         u32 place = change_from(job, token);
@@ -182,6 +181,10 @@ __device__ __forceinline__ float score_of(const Job& job, const float* scores, u
     if (is_changed) score = score < -3.40282347e38f ? -3.40282347e38f : score > 3.40282347e38f ? 3.40282347e38f : score;
     // Zeros are equal, whatever their sign.
     return score + 0.0f;
+}
+
+__device__ __forceinline__ float score_of(const Job& job, const float* scores, u32 vocabulary, u32 token) {
+    return score_left(job, scores[token], vocabulary, token);
 }
 
 __device__ __forceinline__ u32 score_key(float score) {

@@ -7,8 +7,11 @@ use crate::jit::{Jit, Variant};
 use crate::libraries::Places;
 use crate::options::{CudaOptions, KernelFolders};
 use crate::plan::CudaPlan;
+use crate::plan::jobs::JOB_WORDS;
 use crate::state::CudaState;
 use crate::weights::CudaWeights;
+use gannet_ops::numerics::VOCABULARY_PARTITION;
+use gannet_ops::sampling::passes::GROUP;
 use gannet_ops::{
     Backend, BatchLimits, Budget, DeviceError, Fusion, Plan, Program, State, StateLayout, StepId,
     WeightSource, WeightUse, Weights,
@@ -29,6 +32,9 @@ const RESERVED_BYTES: u64 = 1 << 30;
 /// Steps that may be on their way at once: one that the device computes, and the next.
 pub(crate) const STEPS_IN_FLIGHT: usize = 2;
 
+/// Rows of the largest step of cards with at least so many bytes: what keeps tensor cores busy, and leaves memory for pages.
+const STEP_ROWS: [(u64, usize); 2] = [(32 << 30, 2048), (14 << 30, 1024)];
+
 /// Bytes of a simulated device.
 const SIMULATED_BYTES: u64 = 4 << 30;
 
@@ -47,6 +53,8 @@ pub(crate) struct Device {
     pub(crate) single_precision: bool,
     /// Steps are launched kernel by kernel.
     pub(crate) no_graphs: bool,
+    /// What steps share is no number before each.
+    pub(crate) poisons_scratch: bool,
 }
 
 /// An entry of a variant.
@@ -70,9 +78,9 @@ impl CudaBackend {
     }
 
     fn over(driver: Arc<dyn Driver>, jit: Jit, options: &CudaOptions) -> Self {
-        let CudaOptions { single_precision, no_graphs, .. } = *options;
+        let CudaOptions { single_precision, no_graphs, poisons_scratch, .. } = *options;
         let (kernels, numbers) = (Mutex::default(), AtomicU64::new(0));
-        let device = Device { driver, jit, kernels, numbers, single_precision, no_graphs };
+        let device = Device { driver, jit, kernels, numbers, single_precision, no_graphs, poisons_scratch };
         Self { device: Arc::new(device) }
     }
 
@@ -162,6 +170,22 @@ impl Backend for CudaBackend {
 
     fn steps_in_flight(&self) -> usize {
         STEPS_IN_FLIGHT
+    }
+
+    fn step_rows(&self) -> usize {
+        let memory = self.device.driver.properties().memory_bytes;
+        let found = STEP_ROWS.into_iter().find(|(least, _)| memory >= *least);
+        found.map_or(512, |(_, rows)| rows)
+    }
+
+    /// A word a token and a bit, for each sequence that penalties look back in; scores' maxima and partial sums, masks and jobs of each row of
+    /// both steps in flight.
+    fn draw_bytes(&self, vocabulary: usize, sequences: usize) -> u64 {
+        let words = vocabulary + vocabulary.div_ceil(32);
+        let room = vocabulary.div_ceil(GROUP) * 2 + 2 * vocabulary.div_ceil(VOCABULARY_PARTITION);
+        let jobs = STEPS_IN_FLIGHT * (vocabulary.div_ceil(32) + JOB_WORDS);
+        let of_sequence = (words + room + jobs).saturating_mul(size_of::<u32>());
+        of_sequence.saturating_mul(sequences) as u64
     }
 
     fn free_bytes(&self) -> Option<u64> {

@@ -17,6 +17,8 @@ pub struct CudaOptions {
     pub serial_launches: bool,
     /// Launches each kernel of a step by itself, in place of graphs that were captured; gives the same bits, more slowly.
     pub no_graphs: bool,
+    /// Makes what steps share no number before each of them, so that none can rest on what another left; for tests.
+    pub poisons_scratch: bool,
 }
 
 /// Folders with machine code of kernels.

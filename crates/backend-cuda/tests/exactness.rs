@@ -260,6 +260,38 @@ const MIXED: [&[(u32, usize)]; 7] = [
     &[(1, 1), (0, 1), (2, 1)],
 ];
 
+/// Steps of one to five sequences over and over, on the first sixteen tokens of each.
+fn check_replays(case: Case, replays: usize) {
+    let options = CudaOptions { poisons_scratch: true, ..CudaOptions::default() };
+    let mut device = Device::new(&device_of(options), case);
+    let tokens = tokens(16);
+    let mut known: Vec<Option<Vec<Vec<f32>>>> = vec![None; 5];
+    for replay in 0..replays {
+        let count = replay % known.len();
+        let part = |sequence: usize| Part {
+            length: 0,
+            tokens: &tokens[..1 + sequence],
+            first_page: sequence as u32,
+        };
+        let found = device.logits(&(0..=count).map(part).collect::<Vec<_>>());
+        assert!(found.iter().flatten().all(|x| x.is_finite()), "{case:?}, replay {replay}");
+        let expected = known[count].get_or_insert_with(|| found.clone());
+        assert!(found == *expected, "{case:?}: replay {replay} has other bits");
+    }
+}
+
+#[test]
+fn graphs_over_poisoned_scratch_give_the_same_bits() {
+    check_replays(CASES[0], 10);
+}
+
+#[test]
+fn ten_thousand_graphs_over_poisoned_scratch_give_the_same_bits() {
+    if std::env::var_os("GANNET_LONG_RUN").is_some() {
+        CASES[..3].iter().for_each(|case| check_replays(*case, 10_000));
+    }
+}
+
 #[test]
 fn a_graph_gives_the_bits_of_single_launches() {
     for case in &CASES[..3] {

@@ -105,7 +105,7 @@ functions! { Cuda:
     copy_in = "cuMemcpyHtoDAsync_v2", (u64, *const c_void, usize, Handle);
     copy_out = "cuMemcpyDtoHAsync_v2", (*mut c_void, u64, usize, Handle);
     copy_within = "cuMemcpyDtoDAsync_v2", (u64, u64, usize, Handle);
-    clear = "cuMemsetD8Async", (u64, u8, usize, Handle);
+    fill = "cuMemsetD8Async", (u64, u8, usize, Handle);
     begin_capture = "cuStreamBeginCapture_v2", (Handle, c_int);
     end_capture = "cuStreamEndCapture", (Handle, *mut Handle);
     make_graph = "cuGraphInstantiateWithFlags", (*mut Handle, Handle, u64);

@@ -206,10 +206,10 @@ impl Driver for Card {
         unsafe { (cuda.destroy_graph)(graph.0 as Handle) };
     }
 
-    fn clear(&self, address: Address, bytes: usize) -> Result<(), CudaError> {
+    fn fill(&self, address: Address, bytes: usize, value: u8) -> Result<(), CudaError> {
         let cuda = self.enter()?;
         // SAFETY: the bytes lie in a buffer that lives until the stream has passed this.
-        let result = unsafe { (cuda.clear)(address.0, 0, bytes, self.stream) };
+        let result = unsafe { (cuda.fill)(address.0, value, bytes, self.stream) };
         cuda.check("cuMemsetD8Async", result)
     }
 

@@ -55,8 +55,13 @@ pub(crate) trait Driver: Send + Sync {
     /// Gives back what a graph takes, when its runs have ended.
     fn forget(&self, graph: GraphHandle);
 
+    /// Gives every byte of some memory this value.
+    fn fill(&self, address: Address, bytes: usize, value: u8) -> Result<(), CudaError>;
+
     /// Zeroes memory.
-    fn clear(&self, address: Address, bytes: usize) -> Result<(), CudaError>;
+    fn clear(&self, address: Address, bytes: usize) -> Result<(), CudaError> {
+        self.fill(address, bytes, 0)
+    }
 
     /// Copies bytes to the device; they may be changed when this returns.
     fn upload(&self, to: Address, bytes: &[u8]) -> Result<(), CudaError>;

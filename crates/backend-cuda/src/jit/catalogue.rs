@@ -92,6 +92,11 @@ pub(crate) fn linear_few(weight: Number, made: Made, rows: usize) -> Variant {
     Variant::new("linear_few", &[&shape[..], &made.defines()].concat())
 }
 
+/// A product of one row.
+pub(crate) fn linear_one(weight: Number, made: Made) -> Variant {
+    Variant::new("linear_one", &[&[("W", weight.name())], &made.defines()[..]].concat())
+}
+
 /// A product of many rows, in a shape of [`MANY`].
 pub(crate) fn linear_many(weight: Number, made: Made, [rows, groups, stages]: [usize; 3]) -> Variant {
     let shape =
@@ -144,6 +149,9 @@ fn products() -> Vec<Variant> {
     let few = FEW_ROWS.into_iter().flat_map(|rows| kinds.map(|made| linear_few(half, made, rows)));
     let many = MANY.into_iter().flat_map(|(shape, _)| kinds.map(|made| linear_many(half, made, shape)));
     let others = [
+        linear_one(half, Made::PLAIN),
+        linear_one(half, gated(Gate::Silu, half)),
+        linear_one(other, gated(Gate::Gelu, other)),
         linear_few(other, Made::PLAIN, FEW_ROWS[0]),
         linear_few(other, gated(Gate::Gelu, other), FEW_ROWS[1]),
         linear_few(half, gated(Gate::Silu, Number::F32), FEW_ROWS[0]),

@@ -10,7 +10,7 @@ mod sources;
 mod variant;
 
 pub(crate) use catalogue::{
-    FEW_ROWS, Gate, HEAD_DIMS, MANY, Made, WIDE_DIMS, embed, linear, linear_few, linear_many,
+    FEW_ROWS, Gate, HEAD_DIMS, MANY, Made, WIDE_DIMS, embed, linear, linear_few, linear_many, linear_one,
     tiled_attention, write_pages,
 };
 pub(crate) use variant::Variant;

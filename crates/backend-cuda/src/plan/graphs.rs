@@ -115,12 +115,13 @@ impl CudaPlan {
 
     fn capture(&self, padding: Padding, state: &CudaState, kept: &mut Kept) -> Result<(), DeviceError> {
         let nodes = &self.program.nodes[..self.program.sampling_start()];
-        let calls = self.with_frame((padding.rows, padding.rows), (state, &*kept), |frame| {
+        let folds = Some(&self.folds);
+        let calls = self.with_frame((padding.rows, padding.rows), (state, &*kept), folds, |frame| {
             let mut calls = Vec::new();
             for node in nodes {
                 calls.extend(frame.calls(node)?);
             }
-            calls.extend(self.sampled.map(|logits| frame.argmax(logits, kept.tokens())));
+            calls.extend(self.sampled.into_iter().flat_map(|logits| frame.argmax(logits, kept.greedy())));
             Ok::<_, DeviceError>(calls)
         })?;
         let launches: Vec<Launch<'_>> = calls.iter().map(|call| self.launch(call)).collect();

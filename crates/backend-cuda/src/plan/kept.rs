@@ -20,6 +20,8 @@ pub(super) struct Kept {
     device: Vec<(ValueId, DeviceBuffer)>,
     /// The token of each output.
     tokens: Option<DeviceBuffer>,
+    /// The likeliest token of each partition of each output.
+    parts: Option<DeviceBuffer>,
     /// What the step's kernels read of the batch.
     lists: Option<DeviceBuffer>,
     /// What the kernels that draw read, and what they tell beside tokens.
@@ -46,11 +48,11 @@ struct Fetched {
 }
 
 impl Kept {
-    /// Makes room for a step: bytes of each value, outputs of which a token is wanted, bytes of its lists.
+    /// Makes room for a step: bytes of each value, outputs of which a token is wanted and partitions of their scores, bytes of its lists.
     pub(super) fn prepare(
         &mut self,
         driver: &Arc<dyn Driver>,
-        (values, outputs): (&[(ValueId, usize)], usize),
+        (values, [outputs, partitions]): (&[(ValueId, usize)], [usize; 2]),
         list_bytes: usize,
     ) -> Result<(), CudaError> {
         self.host.iter_mut().for_each(|copy| copy.rows.clear());
@@ -64,8 +66,9 @@ impl Kept {
                 None => self.device.push((*id, DeviceBuffer::new(driver, *bytes)?)),
             }
         }
-        for (buffer, bytes) in [(&mut self.tokens, outputs * size_of::<u32>()), (&mut self.lists, list_bytes)]
-        {
+        let tokens = (&mut self.tokens, outputs * size_of::<u32>());
+        let parts = (&mut self.parts, outputs * partitions * size_of::<u64>());
+        for (buffer, bytes) in [tokens, parts, (&mut self.lists, list_bytes)] {
             match buffer {
                 Some(buffer) => grow(buffer, bytes, graphs)?,
                 None => *buffer = Some(DeviceBuffer::new(driver, bytes)?),
@@ -94,7 +97,7 @@ impl Kept {
 
     /// Bytes of the device's memory.
     pub(super) fn bytes(&self) -> usize {
-        let lists = [&self.tokens, &self.lists, &self.jobs, &self.told].into_iter().flatten();
+        let lists = [&self.tokens, &self.parts, &self.lists, &self.jobs, &self.told].into_iter().flatten();
         self.device.iter().map(|(_, buffer)| buffer).chain(lists).map(DeviceBuffer::bytes).sum()
     }
 
@@ -111,6 +114,11 @@ impl Kept {
     /// Where the tokens go.
     pub(super) fn tokens(&self) -> Address {
         self.tokens.as_ref().expect("the step was prepared").address()
+    }
+
+    /// Where the likeliest tokens go, and what they are found by.
+    pub(super) fn greedy(&self) -> [Address; 2] {
+        [self.tokens(), self.parts.as_ref().expect("the step was prepared").address()]
     }
 
     /// Copies rows of a value, ascending, to the host, once.

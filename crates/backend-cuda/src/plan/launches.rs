@@ -3,6 +3,7 @@
 //! The same function says, when a plan is made, which kernels a node needs, over places that are none, and, in a step,
 //! what to launch over the places of the step's values; so what is launched was loaded.
 
+use super::folds::{Fold, Folds};
 use super::maps::TensorMaps;
 use super::matrices::Matrices;
 use super::metadata::Lists;
@@ -15,6 +16,7 @@ use crate::error::unsupported;
 use crate::jit::{Variant, embed};
 use crate::number::Number;
 use crate::state::LayerPages;
+use gannet_ops::numerics::VOCABULARY_PARTITION;
 use gannet_ops::placement::rows_at_most;
 use gannet_ops::{
     BatchLimits, DeviceError, FusedKind, Node, Op, Program, Rope, Rows, StateId, Value, ValueId, WeightId,
@@ -24,7 +26,6 @@ use gannet_ops::{
 const THREADS: u32 = 256;
 /// Heads of a block of `head_norm`.
 const NORMED_HEADS: usize = 8;
-const ARGMAX_THREADS: u32 = 1024;
 /// Blocks of what strides over its elements, at most.
 const STRIDED_BLOCKS: usize = 1 << 16;
 
@@ -49,6 +50,8 @@ pub(super) struct Frame<'a> {
     pub(super) program: &'a Program,
     pub(super) weights: &'a Matrices,
     pub(super) formats: &'a [Number],
+    /// What products of one row make for themselves; `None` where every value is looked at.
+    pub(super) folds: Option<&'a Folds>,
     /// Rows of the batch, and those whose result is asked for.
     pub(super) rows: usize,
     pub(super) outputs: usize,
@@ -142,12 +145,19 @@ impl Frame<'_> {
         }
     }
 
-    /// The likeliest token of each row of scores, into a list of ids.
-    pub(super) fn argmax(&self, logits: ValueId, tokens: Address) -> Call {
-        let arguments =
-            arguments![tokens, (self.values)(logits), word(self.outputs), word(self.width(logits)),];
-        let need = (Variant::new("sample", &[]), "argmax");
-        Call { need, grid: [word(self.outputs), 1, 1], block: ARGMAX_THREADS, shared_bytes: 0, arguments }
+    /// The likeliest token of each row of scores, into a list of ids; `parts` has room for a key of each partition.
+    pub(super) fn argmax(&self, logits: ValueId, [tokens, parts]: [Address; 2]) -> [Call; 2] {
+        let (rows, width) = (word(self.outputs), self.width(logits));
+        let partitions = word(width.div_ceil(VOCABULARY_PARTITION));
+        let call = |entry: &'static str, grid: [u32; 3], arguments: Vec<Argument>| {
+            let need = (Variant::new("sample", &[]), entry);
+            Call { need, grid, block: THREADS, shared_bytes: 0, arguments }
+        };
+        let scores = (self.values)(logits);
+        [
+            call("argmax_parts", [partitions, rows, 1], arguments![parts, scores, rows, word(width)]),
+            call("argmax", [rows, 1, 1], arguments![tokens, parts, rows, partitions]),
+        ]
     }
 
     pub(super) fn reason(&self, why: &str) -> String {
@@ -243,6 +253,9 @@ impl Frame<'_> {
         let [Node { op: Op::Add, .. }, Node { op: Op::RmsNorm { weight, epsilon }, .. }] = body else {
             return Err(unsupported(node.op.name(), self.reason("its body is not that of its kind")));
         };
+        if self.fold_of(node.outputs[1]).is_some() {
+            return Ok(Vec::new());
+        }
         let values = node.outputs.iter().chain(&node.inputs).map(|id| (self.values)(*id));
         let mut arguments: Vec<Argument> = values.map(Argument::from).collect();
         let (normed, rows) = (node.outputs[1], word(self.rows_of(node.outputs[1])));
@@ -277,19 +290,42 @@ impl Frame<'_> {
         let Choice { variant, entry, box_rows, grid, block, shared_bytes, after } =
             products::choose(self.device, matrix.format, product.made(format), [m, n, k]);
         let rows_max = rows_at_most(self.of(x).rows, self.limits);
-        let x = match box_rows {
-            Some(box_rows) => {
-                self.maps.of(&TensorMap { address: read, rows: rows_max, columns: k, box_rows })
+        let map = |box_rows| TensorMap { address: read, rows: rows_max, columns: k, box_rows };
+        let (weight, sizes) = (matrix.buffer.address(), [word(n), word(k)]);
+        let mut arguments = match box_rows {
+            None if entry == products::ONE_ROW => self.one_row([y, read, weight, product.bias], sizes, x),
+            None => arguments![y, read, weight, product.bias, word(m), sizes[0], sizes[1]],
+            Some(rows) => {
+                let x = self.maps.of(&map(rows));
+                arguments![y, x, weight, product.bias, word(m), sizes[0], sizes[1]]
             }
-            None => read,
         };
-        let mut arguments =
-            arguments![y, x, matrix.buffer.address(), product.bias, word(m), word(n), word(k)];
         arguments.extend(after.into_iter().map(|number| Argument::from(word(number))));
         let grid = [word(grid[0]), word(grid[1]), 1];
         let (block, shared_bytes) = (word(block), word(shared_bytes));
         calls.push(Call { need: (variant, entry), grid, block, shared_bytes, arguments });
         calls
+    }
+
+    /// How the row of a product is made, where the product makes it in this step.
+    fn fold_of(&self, x: ValueId) -> Option<&Fold> {
+        self.folds.filter(|_| self.rows == 1).and_then(|folds| folds.of(x))
+    }
+
+    /// The arguments of `linear_one` but for its shape: its row, or what it makes that of.
+    fn one_row(&self, [y, read, weight, bias]: [Address; 4], [n, k]: [u32; 2], x: ValueId) -> Vec<Argument> {
+        let none = Address::NONE;
+        let (row, epsilon) = match self.fold_of(x) {
+            None => ([none, read, none, none, none], 0.0),
+            Some(Fold { sum, added: [a, b], weight, epsilon }) => {
+                let [sum, a, b] = [sum, a, b].map(|id| (self.values)(*id));
+                ([sum, none, a, b, self.weight(*weight)], *epsilon)
+            }
+        };
+        let mut arguments = arguments![y];
+        arguments.extend(row.map(Argument::from));
+        arguments.extend(arguments![weight, bias, n, k, epsilon]);
+        arguments
     }
 
     fn rope(&self, rope: &Rope, node: &Node) -> Call {

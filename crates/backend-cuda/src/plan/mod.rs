@@ -6,6 +6,7 @@
 
 mod attention;
 mod draws;
+mod folds;
 mod formats;
 mod graphs;
 pub(crate) mod jobs;
@@ -29,11 +30,13 @@ use crate::number::Number;
 use crate::state::CudaState;
 use crate::weights::CudaWeights;
 use draws::Drawers;
+use folds::Folds;
+use gannet_ops::numerics::VOCABULARY_PARTITION;
 use gannet_ops::step::PendingStep;
 use gannet_ops::{
-    Batch, BatchLimits, DeviceError, InputKind, Interrupter, Node, NodeObserver, NodeTime, Op, OutputKind,
-    Plan, PlanBytes, Program, Readiness, Rows, SampleRows, State, StepId, StepOutput, TokenSource, ValueId,
-    Weights, unfuse, verify,
+    Batch, BatchLimits, DeviceError, DeviceUse, InputKind, Interrupter, Node, NodeObserver, NodeTime, Op,
+    OutputKind, Plan, PlanBytes, Program, Readiness, Rows, SampleRows, State, StepId, StepOutput,
+    TokenSource, ValueId, Weights, unfuse, verify,
 };
 use kept::Kept;
 use launches::{Call, Frame};
@@ -56,6 +59,8 @@ pub(crate) struct CudaPlan {
     limits: BatchLimits,
     formats: Vec<Number>,
     values: Values,
+    /// What products of one row make for themselves.
+    folds: Folds,
     ropes: Ropes,
     maps: TensorMaps,
     /// The ways in which layers attend.
@@ -82,6 +87,8 @@ pub(crate) struct CudaPlan {
     spare: Vec<PendingStep<Kept>>,
     spare_outputs: Vec<StepOutput>,
     drawers: Drawers,
+    /// When kernels began and ended, in turns, where somebody looks.
+    watched: Option<Vec<Mark>>,
     interrupter: Interrupter,
 }
 
@@ -112,7 +119,8 @@ impl CudaPlan {
         });
         let weights = Matrices::new(&program, ours)?;
         let formats = formats::choose(&program, &weights);
-        let values = Values::new(device, &program, (limits, &formats))?;
+        let folds = Folds::new(&program, (&weights, &formats), properties);
+        let values = Values::new(device, &folds.placed(&program), (limits, &formats))?;
         let rounded =
             DeviceBuffer::new(driver, parts::rounded_bytes(&program, limits, (&weights, &formats)))?;
         let stacked_bytes = limits.rows * projections::stacked_columns(&program) * size_of::<f32>();
@@ -125,6 +133,7 @@ impl CudaPlan {
             ways: attention::ways(properties, &program),
             sampled: parts::sampled(&program),
             values,
+            folds,
             partials: DeviceBuffer::new(driver, 0)?,
             partials_moved: 0,
             stacked: DeviceBuffer::new(driver, stacked_bytes)?,
@@ -140,6 +149,7 @@ impl CudaPlan {
             spare: Vec::new(),
             spare_outputs: Vec::new(),
             drawers: Drawers::here(),
+            watched: None,
             interrupter: Interrupter::default(),
         })
     }
@@ -162,10 +172,15 @@ impl CudaPlan {
             Watch::Values(_) | Watch::Times(_) => Fit::Exact,
         };
         self.prepare((pending.batch(), fit), state, &mut kept)?;
+        if self.device.poisons_scratch {
+            self.poison()?;
+        }
+        self.mark_work()?;
         match fit {
             Fit::Exact => self.forward(pending.batch(), state, &kept, watch)?,
             Fit::Padded(padding) => self.replay(padding, state, &mut kept)?,
         }
+        self.mark_work()?;
         let step = self.device.next_step();
         self.fetch_wanted(batch, &mut kept)?;
         let space = self.spare_outputs.pop().unwrap_or_default();
@@ -176,6 +191,23 @@ impl CudaPlan {
         let ended = if is_drawn { None } else { Some(self.device.driver.mark()?) };
         self.flights.insert(step, Flight { step: pending, drawn: None, ended });
         Ok(step)
+    }
+
+    /// Marks where the kernels of a step begin or end, where somebody looks.
+    fn mark_work(&mut self) -> Result<(), DeviceError> {
+        if let Some(marks) = &mut self.watched {
+            marks.push(self.device.driver.mark()?);
+        }
+        Ok(())
+    }
+
+    /// Makes what steps share no number: all bits set.
+    fn poison(&self) -> Result<(), DeviceError> {
+        let beside = [&self.rounded, &self.stacked, &self.partials];
+        for buffer in self.values.buffers.iter().chain(beside) {
+            self.device.driver.fill(buffer.address(), buffer.bytes(), u8::MAX)?;
+        }
+        Ok(())
     }
 
     /// Brings to the device what the step's kernels read of the batch, and makes room for what outlives them.
@@ -206,7 +238,9 @@ impl CudaPlan {
         let groups = (self.program.state.groups.len(), &self.ways[..]);
         let words = largest.map_or(0, |padding| Metadata::words_at_most(padding, groups));
         let list_bytes = self.metadata.bytes().max(words * size_of::<u32>());
-        kept.prepare(&driver, (&values, outputs), list_bytes)?;
+        let partitions =
+            self.sampled.map_or(0, |id| self.program.value(id).width.div_ceil(VOCABULARY_PARTITION));
+        kept.prepare(&driver, (&values, [outputs, partitions]), list_bytes)?;
         for (start, bytes) in self.metadata.pieces() {
             driver.upload(kept.lists().offset(start), bytes)?;
         }
@@ -228,9 +262,11 @@ impl CudaPlan {
         &self,
         (rows, outputs): (usize, usize),
         (state, kept): (&CudaState, &Kept),
+        folds: Option<&Folds>,
         use_it: impl FnOnce(&Frame<'_>) -> T,
     ) -> T {
         use_it(&Frame {
+            folds,
             program: &self.program,
             weights: &self.weights,
             formats: &self.formats,
@@ -259,7 +295,9 @@ impl CudaPlan {
         watch: &mut Watch<'_, '_>,
     ) -> Result<(), DeviceError> {
         let driver = &self.device.driver;
-        self.with_frame((batch.rows.len(), batch.outputs.len()), (state, kept), |frame| {
+        // Whoever looks at values looks at each.
+        let folds = if matches!(watch, Watch::Values(_)) { None } else { Some(&self.folds) };
+        self.with_frame((batch.rows.len(), batch.outputs.len()), (state, kept), folds, |frame| {
             for (place, node) in self.program.nodes[..self.program.sampling_start()].iter().enumerate() {
                 if self.interrupter.take() {
                     return Err(DeviceError::Interrupted);
@@ -278,7 +316,8 @@ impl CudaPlan {
             if let Some(logits) = self.sampled
                 && batch.outputs.iter().any(|output| output.want.token)
             {
-                driver.launch(&self.launch(&frame.argmax(logits, kept.tokens())))?;
+                let calls = frame.argmax(logits, kept.greedy());
+                calls.iter().try_for_each(|call| driver.launch(&self.launch(call)))?;
             }
             Ok(())
         })
@@ -386,6 +425,14 @@ impl Plan for CudaPlan {
         let moments = self.device.driver.times(marks)?;
         times.extend(moments.windows(2).map(|pair| NodeTime { start: pair[0], end: pair[1] }));
         Ok(step)
+    }
+
+    fn watch(&mut self, is_on: bool) -> Result<Option<DeviceUse>, DeviceError> {
+        let marks = std::mem::replace(&mut self.watched, is_on.then(Vec::new)).unwrap_or_default();
+        let moments = self.device.driver.times(marks)?;
+        let Some(whole) = moments.last().copied() else { return Ok(None) };
+        let working = moments.as_chunks::<2>().0.iter().map(|[begun, ended]| *ended - *begun).sum();
+        Ok(Some(DeviceUse { whole, working }))
     }
 
     fn sample(&mut self, step: StepId, rows: &SampleRows, state: &mut dyn State) -> Result<(), DeviceError> {

@@ -40,6 +40,7 @@ impl Parts<'_> {
             StateEntry::Recurrent(_) => unreachable!("the verifier saw a paged entry here"),
         };
         let frame = Frame {
+            folds: None,
             program,
             weights,
             formats,

@@ -1,10 +1,11 @@
 //! Which kernel multiplies a matrix with so many rows, and in which shape; all give the same bits.
 //!
-//! One to 32 rows: the weights are read once by a ring of bulk copies (`linear_few`). More: tensor cores from shared memory
+//! One row: the weights are read once by a ring of bulk copies, the row lies whole beside it (`linear_one`). To 32 rows: in boxes,
+//! which go round with the weights (`linear_few`). More: tensor cores from shared memory
 //! (`linear_many`), or where the architecture has none such, `linear_few` to 64 rows. Beyond, or where the size has neither: `linear`.
 
 use crate::driver::Properties;
-use crate::jit::{FEW_ROWS, MANY, Made, Variant, linear, linear_few, linear_many};
+use crate::jit::{FEW_ROWS, MANY, Made, Variant, linear, linear_few, linear_many, linear_one};
 use crate::number::Number;
 use crate::weights::PADDING;
 
@@ -22,6 +23,21 @@ const MANY_BOX_ROWS: usize = 64;
 const FEW_ROWS_BEST: usize = 32;
 /// What the columns of x have to be a multiple of for a tensor map.
 const MAPPED_COLUMNS: usize = 8;
+
+/// The entry that takes one row, and may make it.
+pub(super) const ONE_ROW: &str = "linear_one";
+/// Columns of a row that lies whole in shared memory, at most.
+const ONE_COLUMNS_MAX: usize = 32 << 10;
+/// Warps that norm the row that `linear_one` multiplies.
+const NORMING_WARPS: usize = 8;
+const ONE_STAGES_MIN: usize = 3;
+const ONE_STAGES_MAX: usize = 16;
+/// Columns that `linear_one` takes at once, the most that fit; else as few as there may be, in many stages.
+const ONE_CHUNKS: [usize; 2] = [512, 256];
+/// Shared memory of a block of which two fit.
+const HALF_BYTES: usize = 110 << 10;
+/// Shared memory of a block of `linear_one` before its row.
+const ONE_BYTES: usize = 1024;
 
 /// How a product is launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +58,9 @@ pub(super) fn choose(device: &Properties, weight: Number, made: Made, [m, n, k]:
     let few_rows_max = if device.has_wgmma() { FEW_ROWS_BEST } else { FEW_ROWS[FEW_ROWS.len() - 1] };
     if !is_mapped(weight, k) || !device.has_bulk_copies() {
         return plain(weight, [m, n]);
+    }
+    if m == 1 && k <= ONE_COLUMNS_MAX {
+        return one(device, weight, made, [n, k]);
     }
     match FEW_ROWS.into_iter().find(|rows| m <= *rows && *rows <= few_rows_max) {
         Some(rows) => few(device, weight, made, [rows, n]),
@@ -69,8 +88,8 @@ pub(super) fn all(
 ) -> Vec<(Variant, &'static str)> {
     // What is chosen depends on the number of boxes alone.
     let boxes = (1..=rows.div_ceil(MANY_BOX_ROWS)).map(|boxes| (boxes * MANY_BOX_ROWS).min(rows));
-    let mut found: Vec<(Variant, &'static str)> = FEW_ROWS
-        .into_iter()
+    let mut found: Vec<(Variant, &'static str)> = std::iter::once(1)
+        .chain(FEW_ROWS)
         .filter(|few| *few < rows)
         .chain(boxes)
         .map(|m| choose(device, weight, made, [m, n, k]))
@@ -81,19 +100,58 @@ pub(super) fn all(
     found
 }
 
-/// Outputs are shared out so that every multiprocessor has as many.
-fn few(device: &Properties, weight: Number, made: Made, [rows, n]: [usize; 2]) -> Choice {
-    let processors = device.processors as usize;
+/// Outputs shared out so that every multiprocessor has as many: warps of a block, and blocks.
+fn shared_out(processors: usize, n: usize) -> [usize; 2] {
     let shares = n.next_multiple_of(PADDING) / 16;
     let share = shares.div_ceil(processors);
     let warps = share.div_ceil(share.div_ceil(WARPS_MAX));
+    [warps, processors.min(shares.div_ceil(warps))]
+}
+
+fn one(device: &Properties, weight: Number, made: Made, [n, k]: [usize; 2]) -> Choice {
+    let processors = device.processors as usize;
+    let row_bytes = ONE_BYTES + k.next_multiple_of(PADDING) * 2;
+    let weight_bytes = |warps: usize| warps * k.next_multiple_of(PADDING) * 32;
+    // Where all weights of a block fit into half of the memory, the next kernel's fit beside them.
+    let halves = shared_out(2 * processors, n);
+    let (has_halves, [warps, blocks]) = match row_bytes + weight_bytes(halves[0]) <= HALF_BYTES {
+        true => (true, halves),
+        false => (false, shared_out(processors, n)),
+    };
+    let room = if has_halves { HALF_BYTES } else { ENOUGH_BYTES }.saturating_sub(row_bytes);
+    let (chunk, most) = one_stages(warps * 32, room);
+    // No more than a block's warps go through.
+    let rounds = (n.next_multiple_of(PADDING) / 16).div_ceil(blocks * warps);
+    let stages = most.min(rounds * k.next_multiple_of(PADDING).div_ceil(chunk)).max(2);
+    Choice {
+        variant: linear_one(weight, made),
+        entry: ONE_ROW,
+        box_rows: None,
+        grid: [blocks, 1],
+        block: 32 * (warps.max(NORMING_WARPS) + 1),
+        shared_bytes: row_bytes + stages * chunk * warps * 32,
+        after: vec![chunk, stages, warps],
+    }
+}
+
+/// Columns at once and stages of `linear_one`, for so many bytes a column and so many in all: what is left between two chunks costs some seventy
+/// nanoseconds, and fewer than three stages don't keep memory busy.
+fn one_stages(column_bytes: usize, room: usize) -> (usize, usize) {
+    let fits = |chunk: &usize| ONE_STAGES_MIN * chunk * column_bytes <= room;
+    let chunk = ONE_CHUNKS.into_iter().find(fits).unwrap_or(PADDING);
+    (chunk, (room / (chunk * column_bytes)).clamp(2, ONE_STAGES_MAX))
+}
+
+/// As many rows as a variant has.
+fn few(device: &Properties, weight: Number, made: Made, [rows, n]: [usize; 2]) -> Choice {
+    let [warps, blocks] = shared_out(device.processors as usize, n);
     let column_bytes = warps * 32 + rows * 2;
     let (chunk, stages) = few_stages(column_bytes);
     Choice {
         variant: linear_few(weight, made, rows),
         entry: "linear_few",
         box_rows: Some(rows),
-        grid: [processors.min(shares.div_ceil(warps)), 1],
+        grid: [blocks, 1],
         block: 32 * (warps + 1),
         shared_bytes: 2048 + stages * chunk * column_bytes,
         after: vec![chunk, stages],

@@ -43,9 +43,17 @@ pub(super) struct Drawn {
 
 /// The kernels that draw and that bring tokens from step to step.
 pub(super) fn needs() -> impl Iterator<Item = Need> {
-    ["argmax", "sample_maxima", "sample_parts", "sample_tokens", "take_tokens", "count_tokens"]
-        .map(need)
-        .into_iter()
+    [
+        "argmax_parts",
+        "argmax",
+        "sample_maxima",
+        "sample_parts",
+        "sample_tokens",
+        "take_tokens",
+        "count_tokens",
+    ]
+    .map(need)
+    .into_iter()
 }
 
 fn need(entry: &'static str) -> Need {
@@ -187,9 +195,11 @@ impl CudaPlan {
             driver.upload(start, bytemuck::cast_slice(&jobs.words(start)))?;
             let scores = kept.address(logits).expect("scores outlive the forward pass");
             let places = [kept.tokens(), told_at, start, scores];
+            self.mark_work()?;
             for call in self.draw_calls(jobs.count(), told.words, places)? {
                 driver.launch(&self.launch(&call))?;
             }
+            self.mark_work()?;
         }
         kept.begin_tokens(&driver, outputs, told_words)?;
         Ok(told)

@@ -11,8 +11,9 @@ use std::ops::Range;
 
 /// Rows of a sequence that are split over its keys, at most.
 pub(super) const SPLIT_ROWS_MAX: usize = 16;
-/// Lines (rows times the heads that share a kv head) of an item of a split, at most.
-const SPLIT_LINES_MAX: usize = 64;
+/// Lines (rows times the heads that share a kv head) of an item of a split, at most, where a row has no more: what a warp takes at once. Then
+/// items are many, and none of them ends long after the others.
+const SPLIT_LINES_MAX: usize = 16;
 /// What the kernel rounds the lines of an item to.
 const LINES: usize = 16;
 

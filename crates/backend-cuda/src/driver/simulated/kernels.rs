@@ -5,7 +5,9 @@
 use super::super::{Address, Argument, Launch};
 use super::attention::{attention, attention_fold, attention_prefill, attention_split, finish_qkv, write_kv};
 use super::memory::Memory;
-use super::sample::{argmax, count_tokens, sample_maxima, sample_parts, sample_tokens, take_tokens};
+use super::sample::{
+    argmax, argmax_parts, count_tokens, sample_maxima, sample_parts, sample_tokens, take_tokens,
+};
 use crate::error::CudaError;
 use crate::jit::Variant;
 use crate::number::Number;
@@ -20,10 +22,11 @@ pub(super) type Outcome = Result<(), CudaError>;
 type Simulation = fn(&mut Call<'_>) -> Outcome;
 
 /// What each entry does.
-const KERNELS: [(&str, Simulation); 33] = [
+const KERNELS: [(&str, Simulation); 35] = [
     ("add", |call| pairwise(call, gates::add)),
     ("add_rms_norm", add_rms_norm),
     ("argmax", argmax),
+    ("argmax_parts", argmax_parts),
     ("attention", attention),
     ("attention_fold", attention_fold),
     ("attention_prefill", attention_prefill),
@@ -40,6 +43,7 @@ const KERNELS: [(&str, Simulation); 33] = [
     ("linear", matrix_product),
     ("linear_few", mapped_product),
     ("linear_many", mapped_product),
+    ("linear_one", product_of_one),
     ("position_scale", scale_by_position),
     ("repack", repack),
     ("rms_norm", rms_norm),
@@ -290,6 +294,25 @@ fn mapped_product(call: &mut Call<'_>) -> Outcome {
     product(call, [y, Address(high << 32 | low), matrix, bias], sizes)
 }
 
+/// A row that is there, or the norm of a sum, which is made on the way.
+fn product_of_one(call: &mut Call<'_>) -> Outcome {
+    let [y, sum, x, a, b, norm, matrix, bias] = call.addresses()?;
+    let ([n, k], epsilon, [_chunk, stages, warps]) = (call.sizes()?, call.f32()?, call.sizes()?);
+    if stages < 2 || warps == 0 {
+        return Err(call.odd("a ring of less than two stages, or of no warp".to_owned()));
+    }
+    if a == Address::NONE {
+        let x = call.memory.numbers(call.entry, call.number("W"), (x, k))?;
+        return product_of(call, [y, matrix, bias], Numbers::new(k, x), n);
+    }
+    let [a, b] = [call.matrix(a, 1, k)?, call.matrix(b, 1, k)?];
+    let (added, weight) = (gates::add(&a, &b), call.floats(norm, k)?);
+    call.put_floats(sum, &added.data)?;
+    let number = call.number("W");
+    let rounded = number.decode(&number.encode(&norms::rms_norm(&added, &weight, epsilon).data));
+    product_of(call, [y, matrix, bias], Numbers::new(k, rounded), n)
+}
+
 fn matrix_product(call: &mut Call<'_>) -> Outcome {
     let (addresses, sizes) = (call.addresses()?, call.sizes()?);
     product(call, addresses, sizes)
@@ -297,8 +320,12 @@ fn matrix_product(call: &mut Call<'_>) -> Outcome {
 
 fn product(call: &mut Call<'_>, [y, x, matrix, bias]: [Address; 4], [m, n, k]: [usize; 3]) -> Outcome {
     let x = call.memory.numbers(call.entry, call.number("W"), (x, m * k))?;
-    let (matrix, bias) = (weight(call, matrix, n, k)?, call.optional(bias, n)?);
-    let made = linear::linear(&Numbers::new(k, x), &matrix, bias.as_deref());
+    product_of(call, [y, matrix, bias], Numbers::new(k, x), n)
+}
+
+fn product_of(call: &mut Call<'_>, [y, matrix, bias]: [Address; 3], x: Numbers, n: usize) -> Outcome {
+    let (matrix, bias) = (weight(call, matrix, n, x.width)?, call.optional(bias, n)?);
+    let made = linear::linear(&x, &matrix, bias.as_deref());
     let gate = match call.define("GATE") {
         None => return call.put("Y", y, &made.data),
         Some("1") => gates::silu_gate,

@@ -91,8 +91,8 @@ impl Driver for Simulated {
         self.graphs().forget(graph);
     }
 
-    fn clear(&self, address: Address, bytes: usize) -> Result<(), CudaError> {
-        self.memory().write("clear", address, &vec![0; bytes])
+    fn fill(&self, address: Address, bytes: usize, value: u8) -> Result<(), CudaError> {
+        self.memory().write("fill", address, &vec![value; bytes])
     }
 
     fn upload(&self, to: Address, bytes: &[u8]) -> Result<(), CudaError> {

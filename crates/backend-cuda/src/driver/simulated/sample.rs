@@ -11,20 +11,37 @@ use gannet_ops::sampling::passes::{GROUP, MaskedRow, Passes, PlainPasses, Scale}
 use gannet_ops::sampling::{History, SampleRow, Sampling, draw};
 use std::sync::Arc;
 
-pub(super) fn argmax(call: &mut Call<'_>) -> Outcome {
-    let ([tokens, logits], [rows, vocabulary]) = (call.addresses()?, call.sizes()?);
+/// The likeliest token of each partition of a row, and its score; two words a partition.
+pub(super) fn argmax_parts(call: &mut Call<'_>) -> Outcome {
+    let ([parts, logits], [rows, vocabulary]) = (call.addresses()?, call.sizes()?);
     let logits = call.matrix(logits, rows, vocabulary)?;
-    let likeliest = |row: &[f32]| {
-        if row.iter().any(|score| !score.is_finite()) {
-            return NOT_FINITE;
+    let likeliest = |(part, scores): (usize, &[f32])| {
+        if scores.iter().any(|score| !score.is_finite()) {
+            return [NOT_FINITE, 0];
         }
         let mut best = 0;
-        for (id, score) in row.iter().enumerate() {
-            best = if *score > row[best] { id } else { best };
+        for (id, score) in scores.iter().enumerate() {
+            best = if *score > scores[best] { id } else { best };
         }
-        best as u32
+        [(part * VOCABULARY_PARTITION + best) as u32, scores[best].to_bits()]
     };
-    let found: Vec<u32> = logits.rows().map(likeliest).collect();
+    let found = logits.rows().flat_map(|row| row.chunks(VOCABULARY_PARTITION).enumerate().map(likeliest));
+    put_words(call, parts, &found.flatten().collect::<Vec<u32>>())
+}
+
+pub(super) fn argmax(call: &mut Call<'_>) -> Outcome {
+    let ([tokens, parts], [rows, partitions]) = (call.addresses()?, call.sizes()?);
+    let parts = call.words(parts, rows * partitions * 2)?;
+    let likeliest = |row: &[u32]| {
+        let mut best = (row[0], f32::from_bits(row[1]));
+        for part in row.as_chunks::<2>().0 {
+            let (id, score) = (part[0], f32::from_bits(part[1]));
+            best =
+                if id == NOT_FINITE || (best.0 != NOT_FINITE && score > best.1) { (id, score) } else { best };
+        }
+        best.0
+    };
+    let found: Vec<u32> = parts.chunks(partitions * 2).map(likeliest).collect();
     put_words(call, tokens, &found)
 }
 
