@@ -235,11 +235,8 @@ impl Engine {
     /// Waits for a mask, while nothing else can be done, and for so long at most.
     pub(crate) fn await_mask(&mut self, at_most: Duration) {
         select! {
-            recv(self.inbox) -> command => match command {
-                Ok(command) => self.obey(command),
-                // The loop hears it, too.
-                Err(_) => {}
-            },
+            // That all handles are gone is heard by the loop, too.
+            recv(self.inbox) -> command => command.into_iter().for_each(|command| self.obey(command)),
             recv(self.masker.answers) -> answer => answer.into_iter().for_each(|answer| self.hear(answer)),
             default(at_most) => {}
         }
