@@ -173,6 +173,10 @@ impl Weights for CpuWeights {
         self.by_name.values().map(|(_, weight)| bytes(weight) as u64).sum()
     }
 
+    fn remarks(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

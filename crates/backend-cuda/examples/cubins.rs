@@ -1,7 +1,8 @@
 //! Compiles every kernel into a folder, `cubins FOLDER ARCHITECTURE..`, where an architecture is a compute capability such
-//! as 9.0; all that are tested where none is named. Needs NVRTC and no card.
+//! as 9.0, with all that models may need there; what is tested, for all that are tested, where none is named. Needs NVRTC and no card.
 
-use gannet_backend_cuda::{Architecture, jit};
+use gannet_backend_cuda::Architecture;
+use gannet_backend_cuda::jit::{self, Extent};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -19,7 +20,8 @@ fn main() -> ExitCode {
         eprintln!("a compute capability is two numbers, such as 9.0");
         return ExitCode::from(2);
     };
-    match jit::compile_tested(Path::new(folder), &architectures) {
+    let extent = if capabilities.is_empty() { Extent::Tested } else { Extent::Carried };
+    match jit::compile(Path::new(folder), &architectures, extent) {
         Ok(count) => {
             println!("{count} variants of kernels compiled into {folder}");
             ExitCode::SUCCESS

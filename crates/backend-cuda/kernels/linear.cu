@@ -1,7 +1,8 @@
 // y[row][n] = sum_k x[row][k] * weight[n][k] + bias[n]: one float32 accumulator an output, k ascending, never split.
 //
 // x W [m][k] row-major; weight W: bf16 and f16 in tile order [n/16][k/64][2][8][8][8], n and k padded with zeros to
-// multiples of 64, by `repack`; f32 row-major [n][k]. bias f32 [n] or 0; y Y [m][n].
+// multiples of 64, by `repack`; f32 row-major [n][k]. bias f32 [n] or 0; y Y [m], rows of `stride`
+// numbers (more than n where y has the products of other matrices too).
 //
 // `linear` takes any number of rows and needs nothing but sm_80: the plain form that the fast ones are held against, and
 // the f32 form. Grid: (ceil(n / 64), ceil(m / 64)); block 128 for bf16 and f16, 256 for f32.
@@ -24,7 +25,7 @@ extern "C" __global__ void repack(u16* out, const u16* in, u32 n, u32 k, u32 fir
 
 // A tile of 64 rows x 64 outputs, 4 x 4 a thread.
 extern "C" __global__ void __launch_bounds__(256)
-    linear(Y* y, const float* x, const float* weight, const float* bias, u32 m, u32 n, u32 k) {
+    linear(Y* y, const float* x, const float* weight, const float* bias, u32 m, u32 n, u32 k, u32 stride) {
     __shared__ float xs[16][65], ws[16][65];
     join_chain();
     u32 row0 = blockIdx.y * 64, out0 = blockIdx.x * 64;
@@ -47,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(256)
     for (u32 i = 0; i < 4; i++)
         for (u32 j = 0; j < 4; j++) {
             u32 row = row0 + down + 16 * i, out = out0 + across + 16 * j;
-            if (row < m && out < n) write(y[u64(row) * n + out], sum[i][j] + (bias ? bias[out] : 0.0f));
+            if (row < m && out < n) write(y[u64(row) * stride + out], sum[i][j] + (bias ? bias[out] : 0.0f));
         }
 }
 
@@ -63,7 +64,7 @@ __device__ __forceinline__ u32 pair_of(const W* x, u32 row, u32 column, u32 m, u
 
 // A warp has 16 outputs as the 16-wide operand, and 8 groups of 8 rows.
 extern "C" __global__ void __launch_bounds__(128)
-    linear(Y* y, const W* x, const W* weight, const float* bias, u32 m, u32 n, u32 k) {
+    linear(Y* y, const W* x, const W* weight, const float* bias, u32 m, u32 n, u32 k, u32 stride) {
     join_chain();
     u32 lane = threadIdx.x % 32, out0 = blockIdx.x * 64 + threadIdx.x / 32 * 16, row0 = blockIdx.y * 64;
     u32 columns = round_up(k, 64);
@@ -83,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(128)
 #pragma unroll
         for (u32 i = 0; i < 4; i++) {
             u32 out = out0 + lane / 4 + i / 2 * 8, row = row0 + group * 8 + lane % 4 * 2 + i % 2;
-            if (row < m && out < n) write(y[u64(row) * n + out], sum[group][i] + (bias ? bias[out] : 0.0f));
+            if (row < m && out < n) write(y[u64(row) * stride + out], sum[group][i] + (bias ? bias[out] : 0.0f));
         }
 }
 

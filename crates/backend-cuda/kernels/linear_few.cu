@@ -1,8 +1,8 @@
 // `linear` for 1 to ROWS rows (8, 16, 32 or 64), the same bits: bound by reading the weights once.
 //
-// x W [m][k], k a multiple of 8, read through a tensor map; weight W in tile order; bias f32 [n] or 0; y Y [m][n].
+// x W [m][k], k a multiple of 8, read through a tensor map; weight W in tile order; bias f32 [n] or 0; y Y [m], rows of `stride` numbers.
 //
-// With GATE 1 (silu) or 2 (gelu_tanh) the matrix is gate and up as `repack` lays them, y is Y [m][n / 2], the gate's function
+// With GATE 1 (silu) or 2 (gelu_tanh) the matrix is gate and up as `repack` lays them, y has n / 2 numbers a row, the gate's function
 // of one times the other, with the bits of `silu_gate` and `gelu_gate`; bias in the order of the rows.
 //
 // x_map: address in device memory of a CUtensorMap (64-byte aligned) over x as [rows][k]: 16-bit elements, dimensions {k, rows},
@@ -116,7 +116,7 @@ struct Fragments {
     }
 };
 
-__device__ __forceinline__ void store(const float (&sum)[GROUPS][4], Y* y, const float* bias, u32 share, u32 m, u32 n, u32 lane) {
+__device__ __forceinline__ void store(const float (&sum)[GROUPS][4], Y* y, const float* bias, u32 share, u32 m, u32 n, u32 stride, u32 lane) {
 #if GATE
     u32 gate = share * 16 + lane / 4;
     float first = bias ? bias[gate] : 0.0f, second = bias ? bias[gate + 8] : 0.0f;
@@ -125,7 +125,7 @@ __device__ __forceinline__ void store(const float (&sum)[GROUPS][4], Y* y, const
 #pragma unroll
         for (u32 i = 0; i < 2; i++) {
             u32 row = group * 8 + lane % 4 * 2 + i;
-            if (row < m && gate < n) write(y[u64(row) * (n / 2) + share * 8 + lane / 4], gated(sum[group][i] + first, sum[group][i + 2] + second));
+            if (row < m && gate < n) write(y[u64(row) * stride + share * 8 + lane / 4], gated(sum[group][i] + first, sum[group][i + 2] + second));
         }
 #else
 #pragma unroll
@@ -133,13 +133,13 @@ __device__ __forceinline__ void store(const float (&sum)[GROUPS][4], Y* y, const
 #pragma unroll
         for (u32 i = 0; i < 4; i++) {
             u32 out = share * 16 + lane / 4 + i / 2 * 8, row = group * 8 + lane % 4 * 2 + i % 2;
-            if (row < m && out < n && row < ROWS) write(y[u64(row) * n + out], sum[group][i] + (bias ? bias[out] : 0.0f));
+            if (row < m && out < n && row < ROWS) write(y[u64(row) * stride + out], sum[group][i] + (bias ? bias[out] : 0.0f));
         }
 #endif
 }
 
 extern "C" __global__ void __launch_bounds__(416, 1)
-    linear_few(Y* y, const void* x_map, const W* weight, const float* bias, u32 m, u32 n, u32 k, u32 chunk, u32 stages) {
+    linear_few(Y* y, const void* x_map, const W* weight, const float* bias, u32 m, u32 n, u32 k, u32 stride, u32 chunk, u32 stages) {
     extern __shared__ __align__(1024) u8 shared[];
     u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32 - 1, start = round_up(shared_address(shared), 1024);
     Ring ring = {start, start + 1024, warps, chunk / 64, stages};
@@ -175,7 +175,7 @@ extern "C" __global__ void __launch_bounds__(416, 1)
             __syncwarp();
             if (lane == 0) barrier_arrive(ring.empty(place.stage));
         }
-        if (share0 + warp < feed.shares) store(sum, y, bias, share0 + warp, m, n, lane);
+        if (share0 + warp < feed.shares) store(sum, y, bias, share0 + warp, m, n, stride, lane);
     }
 }
 

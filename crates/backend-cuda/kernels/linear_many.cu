@@ -1,8 +1,8 @@
 // `linear` for many rows, the same bits, by wgmma (sm_90a): bound by the tensor cores.
 //
-// x W [m][k], k a multiple of 8, read through a tensor map; weight W in tile order; bias f32 [n] or 0; y Y [m][n].
+// x W [m][k], k a multiple of 8, read through a tensor map; weight W in tile order; bias f32 [n] or 0; y Y [m], rows of `stride` numbers.
 //
-// GATE as in `linear_few`: y is then Y [m][n / 2].
+// GATE as in `linear_few`.
 //
 // x_map: address in device memory of a CUtensorMap (64-byte aligned) over x as [rows][k]: 16-bit elements, dimensions {k, rows},
 // stride {k * 2} bytes, box {64, 64}, element strides 1, no interleave, swizzle of 128 bytes, zeros out of bounds.
@@ -33,7 +33,7 @@ struct Tile {
 };
 
 struct Sizes {
-    u32 m, n, k, padded_n, padded_k, outs, rows;
+    u32 m, n, k, stride, padded_n, padded_k, outs, rows;
 };
 
 __device__ __forceinline__ u32 full(u32 ring, u32 stage) {
@@ -95,10 +95,10 @@ __device__ __forceinline__ void store(const float (&sum)[ROWS / 2], Y* y, const 
         for (u32 j = 0; j < 2; j++) {
             u32 row = tile.row + i * 2 + lane % 4 * 2 + j;
 #if GATE
-            Y* place = y + u64(row) * (size.n / 2) + out / 16 * 8 + out % 8;
+            Y* place = y + u64(row) * size.stride + out / 16 * 8 + out % 8;
             if (row < size.m && out < size.n) write(*place, gated(sum[i + j] + first, sum[i + j + 2] + second));
 #else
-            Y* line = y + u64(row) * size.n + out;
+            Y* line = y + u64(row) * size.stride + out;
             if (row < size.m && out < size.n) write(line[0], sum[i + j] + first);
             if (row < size.m && out + 8 < size.n) write(line[8], sum[i + j + 2] + second);
 #endif
@@ -106,7 +106,7 @@ __device__ __forceinline__ void store(const float (&sum)[ROWS / 2], Y* y, const 
 }
 
 extern "C" __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
-    linear_many(Y* y, const void* x_map, const W* weight, const float* bias, u32 m, u32 n, u32 k) {
+    linear_many(Y* y, const void* x_map, const W* weight, const float* bias, u32 m, u32 n, u32 k, u32 stride) {
     extern __shared__ __align__(1024) u8 shared[];
     u32 ring = round_up(shared_address(shared), 1024);
     if (threadIdx.x < STAGES) {
@@ -117,7 +117,7 @@ extern "C" __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
     __syncthreads();
     wait_for_earlier_kernels();
     u32 padded_n = round_up(n, 64);
-    Sizes size = {m, n, k, padded_n, round_up(k, 64), (padded_n / 64 + GROUPS - 1) / GROUPS, (m + ROWS - 1) / ROWS};
+    Sizes size = {m, n, k, stride, padded_n, round_up(k, 64), (padded_n / 64 + GROUPS - 1) / GROUPS, (m + ROWS - 1) / ROWS};
     if (threadIdx.x / 128 == GROUPS) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x % 32 == 0) {

@@ -15,6 +15,7 @@ mod options;
 
 mod plan;
 
+mod codes;
 mod state;
 mod weights;
 

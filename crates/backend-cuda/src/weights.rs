@@ -2,17 +2,18 @@
 //!
 //! A tensor goes through pinned memory to the device as the checkpoint has it. A plan then says which matrices its kernels
 //! read as one, and each is put into that order by a kernel, once: the next plan finds it so, and what the
-//! checkpoint had is given back.
+//! checkpoint had is given back. Matrices of codes are put into units by the host (`codes`), which kernels then bring together.
 
 use crate::backend::{Device, Need};
+use crate::codes::{UNIT_OUTPUTS, Units};
 use crate::driver::{Argument, DeviceBuffer, Driver, Launch};
 use crate::error::unsupported;
-use crate::jit::linear;
+use crate::jit::{linear, place_units};
 use crate::number::Number;
 use gannet_ops::{DeviceError, WeightError, WeightRole, WeightSource, WeightTensor, WeightUse, Weights};
-use gannet_tensor::TensorView;
+use gannet_tensor::{Format, TensorView};
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Rows and columns of a matrix in tile order are padded to multiples of this.
@@ -22,12 +23,33 @@ pub(crate) const GATED_ROWS: usize = 8;
 /// Elements that a thread of `repack` writes, and threads of its blocks.
 const REPACKED_BY_THREAD: usize = 8;
 const REPACK_THREADS: usize = 256;
+/// What a thread of `place_units` copies.
+const PIECE_BYTES: usize = 16;
 
 /// A weight in the device's memory.
 pub(crate) struct Weight {
-    pub(crate) format: Number,
+    pub(crate) stored: Stored,
     pub(crate) shape: Vec<usize>,
     pub(crate) buffer: DeviceBuffer,
+}
+
+/// How a weight lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Stored {
+    /// As plain numbers.
+    Plain(Number),
+    /// As codes, which kernels make bf16.
+    Codes(Units),
+}
+
+impl Stored {
+    /// The format of what is multiplied with it.
+    pub(crate) fn reads(self) -> Number {
+        match self {
+            Stored::Plain(number) => number,
+            Stored::Codes(_) => Number::Bf16,
+        }
+    }
 }
 
 /// Matrices that kernels read as one.
@@ -43,7 +65,10 @@ pub(crate) enum Arrangement {
 pub(crate) struct CudaWeights {
     device: Arc<Device>,
     uses: HashMap<String, WeightUse>,
+    stored: HashMap<String, Stored>,
     vectors: HashMap<String, Arc<Weight>>,
+    /// Matrices in formats without kernels, which were made bf16, by format.
+    decoded: BTreeMap<Format, usize>,
     matrices: Mutex<Matrices>,
 }
 
@@ -51,7 +76,8 @@ pub(crate) struct CudaWeights {
 struct Matrices {
     /// As the checkpoint has them, row-major, by canonical name; those that no plan has asked for.
     raw: HashMap<String, Weight>,
-    arranged: HashMap<Arrangement, Arc<Weight>>,
+    /// One matrix each, or several where parts lie in different formats.
+    arranged: HashMap<Arrangement, Vec<Arc<Weight>>>,
 }
 
 impl CudaWeights {
@@ -65,12 +91,19 @@ impl CudaWeights {
         let mut weights = Self {
             device: Arc::clone(device),
             uses: HashMap::new(),
+            stored: HashMap::new(),
             vectors: HashMap::new(),
+            decoded: BTreeMap::new(),
             matrices: Mutex::default(),
         };
         for used in uses {
             if !weights.uses.contains_key(&used.name) {
-                let weight = weights.bring(used, &source.weight(&used.name)?)?;
+                let tensor = source.weight(&used.name)?;
+                let weight = weights.bring(used, &tensor)?;
+                if weight.stored == Stored::Plain(Number::Bf16) && tensor.format != Format::Bf16 {
+                    *weights.decoded.entry(tensor.format).or_default() += 1;
+                }
+                weights.stored.insert(used.name.clone(), weight.stored);
                 if used.role == WeightRole::Vector {
                     weights.vectors.insert(used.name.clone(), Arc::new(weight));
                 } else {
@@ -107,14 +140,9 @@ impl CudaWeights {
         Ok(())
     }
 
-    /// The format of a matrix that is there.
-    pub(crate) fn format(&self, name: &str) -> Option<Number> {
-        let matrices = self.matrices();
-        let arranged = || {
-            let found = matrices.arranged.iter().find(|(arrangement, _)| arrangement.names().contains(&name));
-            found.map(|(_, weight)| weight.format)
-        };
-        matrices.raw.get(name).map(|weight| weight.format).or_else(arranged)
+    /// How a weight that is there lies.
+    pub(crate) fn stored(&self, name: &str) -> Option<Stored> {
+        self.stored.get(name).copied()
     }
 
     /// A vector.
@@ -122,62 +150,104 @@ impl CudaWeights {
         self.vectors.get(name).map(Arc::clone)
     }
 
-    /// Matrices in the order in which kernels read them as one: as a plan before found them, or put into it now.
-    pub(crate) fn arranged(&self, arrangement: &Arrangement) -> Result<Arc<Weight>, DeviceError> {
+    /// Matrices in the order in which kernels read them as one: as a plan before found them, or put into it now. Neighbours that
+    /// lie alike are one, the others stay apart, in order.
+    pub(crate) fn arranged(&self, arrangement: &Arrangement) -> Result<Vec<Arc<Weight>>, DeviceError> {
         let mut matrices = self.matrices();
-        if let Some(weight) = matrices.arranged.get(arrangement) {
-            return Ok(Arc::clone(weight));
+        if let Some(weights) = matrices.arranged.get(arrangement) {
+            return Ok(weights.clone());
         }
         let names = arrangement.names();
         if let Some(name) = names.iter().find(|name| !matrices.raw.contains_key(**name)) {
             let reason = format!("weight `{name}` was put into another order for another program");
             return Err(unsupported("compile", reason));
         }
-        let mut parts: Vec<Weight> =
-            names.iter().map(|name| matrices.raw.remove(*name).expect("it was looked for")).collect();
-        let is_as_read = parts.len() == 1 && parts[0].format == Number::F32;
-        let weight = if is_as_read { parts.remove(0) } else { self.packed(arrangement, &parts)? };
-        let weight = Arc::new(weight);
-        matrices.arranged.insert(arrangement.clone(), Arc::clone(&weight));
-        Ok(weight)
+        let parts = names.iter().map(|name| matrices.raw.remove(*name).expect("it was looked for"));
+        let mut alike: Vec<Vec<Weight>> = Vec::new();
+        for part in parts {
+            match alike.last_mut() {
+                Some(others) if can_follow(&others[others.len() - 1], &part) => others.push(part),
+                Some(_) | None => alike.push(vec![part]),
+            }
+        }
+        let brought = alike.into_iter().map(|parts| Ok(Arc::new(self.packed(arrangement, parts)?)));
+        let weights = brought.collect::<Result<Vec<_>, DeviceError>>()?;
+        matrices.arranged.insert(arrangement.clone(), weights.clone());
+        Ok(weights)
     }
 
-    fn packed(&self, arrangement: &Arrangement, parts: &[Weight]) -> Result<Weight, DeviceError> {
-        let (format, columns) = (parts[0].format, parts[0].shape[1]);
+    fn packed(&self, arrangement: &Arrangement, mut parts: Vec<Weight>) -> Result<Weight, DeviceError> {
+        let (stored, columns) = (parts[0].stored, parts[0].shape[1]);
+        let is_as_read =
+            parts.len() == 1 && stored != Stored::Plain(Number::F16) && stored != Stored::Plain(Number::Bf16);
+        if is_as_read {
+            return Ok(parts.remove(0));
+        }
         let rows: usize = parts.iter().map(|part| part.shape[0]).sum();
         let driver = &self.device.driver;
-        let (padded_rows, padded_columns) = match format {
-            Number::F32 => (rows, columns),
-            Number::F16 | Number::Bf16 => (rows.next_multiple_of(PADDING), columns.next_multiple_of(PADDING)),
+        let bytes = match stored {
+            Stored::Plain(Number::F32) => rows * columns * Number::F32.bytes(),
+            Stored::Plain(Number::F16 | Number::Bf16) => {
+                rows.next_multiple_of(PADDING) * columns.next_multiple_of(PADDING) * Number::Bf16.bytes()
+            }
+            Stored::Codes(units) => units.matrix_bytes([rows, columns]),
         };
-        let buffer = DeviceBuffer::new(driver, padded_rows * padded_columns * format.bytes())?;
-        if padded_rows > rows {
+        let buffer = DeviceBuffer::new(driver, bytes)?;
+        if stored != Stored::Plain(Number::F32) {
+            // What pads the rows is no part's.
             driver.clear(buffer.address(), buffer.bytes())?;
         }
         let mut first = 0;
         for (number, part) in parts.iter().enumerate() {
-            match (format, arrangement) {
-                (Number::F32, _) => {
-                    let bytes = part.shape[0] * columns * format.bytes();
-                    let place = buffer.address().offset(first * columns * format.bytes());
-                    driver.copy(place, part.buffer.address(), bytes)?;
+            let [row, is_gated] = match arrangement {
+                Arrangement::Stacked(_) => [first, 0],
+                Arrangement::Gated(_) => [number * GATED_ROWS, 1],
+            };
+            match stored {
+                Stored::Plain(Number::F32) => {
+                    let place = buffer.address().offset(first * columns * Number::F32.bytes());
+                    driver.copy(place, part.buffer.address(), part.buffer.bytes())?;
                 }
-                (_, Arrangement::Stacked(_)) => self.repack(part, &buffer, [first, 0])?,
-                (_, Arrangement::Gated(_)) => self.repack(part, &buffer, [number * GATED_ROWS, 1])?,
+                Stored::Plain(format) => self.repack((part, format), &buffer, [row, is_gated])?,
+                Stored::Codes(units) => self.place_units((part, units), &buffer, [row, is_gated])?,
             }
             first += part.shape[0];
         }
-        Ok(Weight { format, shape: vec![rows, columns], buffer })
+        Ok(Weight { stored, shape: vec![rows, columns], buffer })
+    }
+
+    /// Puts a matrix in units into its place of one with more parts.
+    fn place_units(
+        &self,
+        (part, units): (&Weight, Units),
+        into: &DeviceBuffer,
+        [first, gated]: [usize; 2],
+    ) -> Result<(), DeviceError> {
+        let need: Need = (place_units(units.name()), "place_units");
+        let kernel = self.device.kernels(&[need])?.remove(0);
+        let (eights, runs) = (part.shape[0].div_ceil(UNIT_OUTPUTS), units.runs(part.shape[1]));
+        let pieces = eights * runs * units.bytes() / PIECE_BYTES;
+        let numbers =
+            [eights, runs, first / UNIT_OUTPUTS, gated + 1].map(|number| Argument::U32(number as u32));
+        let addresses = [into.address().into(), part.buffer.address().into()];
+        self.device.driver.launch(&Launch {
+            kernel: &kernel,
+            grid: [pieces.div_ceil(REPACK_THREADS) as u32, 1, 1],
+            block: REPACK_THREADS as u32,
+            shared_bytes: 0,
+            arguments: &[&addresses[..], &numbers].concat(),
+        })?;
+        Ok(())
     }
 
     /// Puts a row-major matrix into its place of one in tile order.
     fn repack(
         &self,
-        part: &Weight,
+        (part, format): (&Weight, Number),
         into: &DeviceBuffer,
         [first, gated]: [usize; 2],
     ) -> Result<(), DeviceError> {
-        let need: Need = (linear(part.format), "repack");
+        let need: Need = (linear(format), "repack");
         let kernel = self.device.kernels(&[need])?.remove(0);
         let (n, k) = (part.shape[0], part.shape[1]);
         let elements = n * k.next_multiple_of(PADDING);
@@ -203,28 +273,39 @@ impl CudaWeights {
             WeightError::Unreadable { name: name.clone(), file, reason: error.to_string() }
         })?;
         if used.role == WeightRole::Vector || self.device.single_precision {
-            return self.single(used, &view);
+            return self.decoded(used, &view, (Number::F32, Format::decode));
         }
-        let format = Number::of_tensor(tensor.format).ok_or_else(|| {
-            let reason = format!("weight `{name}` is in {}; bf16, f16 and f32 have kernels, and `--activations f32` makes any format f32", tensor.format);
-            unsupported("linear", reason)
-        })?;
-        self.to_device(used, format, &tensor.bytes)
+        if let Some(format) = Number::of_tensor(tensor.format) {
+            return self.to_device(used, Stored::Plain(format), &tensor.bytes);
+        }
+        let size = [view.rows(), view.columns()];
+        let codes = Units::of(tensor.format).filter(|_| used.shape.len() == 2);
+        if let Some((units, packed)) = codes.and_then(|units| Some((units, units.pack(&tensor.bytes, size)?)))
+        {
+            return self.to_device(used, Stored::Codes(units), &packed);
+        }
+        // Formats without kernels: what they hold, rounded here, in the bytes of bf16.
+        self.decoded(used, &view, (Number::Bf16, Format::decode_as_bf16))
     }
 
-    /// A weight as float32.
-    fn single(&self, used: &WeightUse, view: &TensorView<'_>) -> Result<Weight, DeviceError> {
+    /// A weight as plain numbers.
+    fn decoded(
+        &self,
+        used: &WeightUse,
+        view: &TensorView<'_>,
+        (number, decode): (Number, fn(Format, &[u8], &mut [f32])),
+    ) -> Result<Weight, DeviceError> {
         let mut numbers = vec![0.0; view.rows() * view.columns()];
         for (row, out) in numbers.chunks_mut(view.columns().max(1)).enumerate() {
-            view.decode_row(row, out);
+            decode(view.format(), view.row(row), out);
         }
-        self.to_device(used, Number::F32, &Number::F32.encode(&numbers))
+        self.to_device(used, Stored::Plain(number), &number.encode(&numbers))
     }
 
-    fn to_device(&self, used: &WeightUse, format: Number, bytes: &[u8]) -> Result<Weight, DeviceError> {
+    fn to_device(&self, used: &WeightUse, stored: Stored, bytes: &[u8]) -> Result<Weight, DeviceError> {
         let buffer = DeviceBuffer::new(&self.device.driver, bytes.len())?;
         self.device.driver.upload(buffer.address(), bytes)?;
-        Ok(Weight { format, shape: used.shape.clone(), buffer })
+        Ok(Weight { stored, shape: used.shape.clone(), buffer })
     }
 }
 
@@ -242,6 +323,15 @@ impl Arrangement {
     }
 }
 
+/// Whether the rows of a matrix can follow those of another in the same memory.
+fn can_follow(last: &Weight, next: &Weight) -> bool {
+    let is_whole = match last.stored {
+        Stored::Plain(_) => true,
+        Stored::Codes(_) => last.shape[0].is_multiple_of(UNIT_OUTPUTS),
+    };
+    is_whole && last.stored == next.stored
+}
+
 fn check_role(used: &WeightUse) -> Result<(), DeviceError> {
     let op = match used.role {
         WeightRole::Vector | WeightRole::Matrix | WeightRole::Embedding | WeightRole::TiedEmbedding => {
@@ -256,10 +346,17 @@ fn check_role(used: &WeightUse) -> Result<(), DeviceError> {
 impl Weights for CudaWeights {
     fn bytes(&self) -> u64 {
         let matrices = self.matrices();
-        let arranged = matrices.arranged.values().map(|weight| weight.buffer.bytes());
+        let arranged = matrices.arranged.values().flatten().map(|weight| weight.buffer.bytes());
         let raw = matrices.raw.values().map(|weight| weight.buffer.bytes());
         let vectors = self.vectors.values().map(|weight| weight.buffer.bytes());
         arranged.chain(raw).chain(vectors).sum::<usize>() as u64
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let remark = |(format, count): (&Format, &usize)| {
+            format!("{count} weights in `{format}` have no kernels of their own: they take the room and the time of bf16")
+        };
+        self.decoded.iter().map(remark).collect()
     }
 
     fn as_any(&self) -> &dyn Any {

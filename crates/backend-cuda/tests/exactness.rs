@@ -5,16 +5,17 @@ mod device;
 
 use device::{Precision, device, device_of};
 use gannet_backend_cuda::CudaOptions;
+use gannet_ops::reference::ReferenceBackend;
 use gannet_ops::*;
 use gannet_tensor::Format;
+use gannet_tensor::decode::codes::{Coding, bf16_bits};
+use gannet_tensor::decode::random_blocks;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-const WIDTH: usize = 192;
 const VOCABULARY: usize = 331;
 const HEADS: usize = 6;
 const KV_HEADS: usize = 2;
-const INNER: usize = 320;
 const PAGES: u32 = 48;
 const CONTEXT: usize = 1024;
 
@@ -26,6 +27,26 @@ struct Case {
     weights: Format,
     window: Option<u32>,
     soft_cap: Option<f32>,
+}
+
+impl Case {
+    /// Columns of most matrices: no multiple of a tile, or of blocks.
+    fn width(&self) -> usize {
+        if self.weights.block_elements() == 256 { 256 } else { 192 }
+    }
+
+    fn inner(&self) -> usize {
+        if self.weights.block_elements() == 256 { 512 } else { 320 }
+    }
+
+    /// The format of a matrix: of values another one than of queries and keys, where both are codes.
+    fn format(&self, used: &WeightUse) -> Format {
+        match self.weights {
+            _ if used.role == WeightRole::Vector => Format::F32,
+            Format::Q4K if used.name.ends_with(".v") || used.name.ends_with(".down") => Format::Q6K,
+            other => other,
+        }
+    }
 }
 
 const CASES: [Case; 5] = [
@@ -51,12 +72,12 @@ fn program(case: Case) -> Program {
     let layout = StateLayout { groups, entries: vec![paged.clone(), paged], sampler: None };
     let mut b = ProgramBuilder::new("target", Arc::new(layout));
     let ids = b.ids();
-    let table = b.weight("embed", &[VOCABULARY, WIDTH], WeightRole::TiedEmbedding);
+    let table = b.weight("embed", &[VOCABULARY, case.width()], WeightRole::TiedEmbedding);
     let mut x = b.embed(table, &[ids]);
     for layer in 0..2 {
         x = self::layer(&mut b, case, layer, x);
     }
-    let weight = b.weight("norm", &[WIDTH], WeightRole::Vector);
+    let weight = b.weight("norm", &[case.width()], WeightRole::Vector);
     let x = b.rms_norm(x, weight, 1e-6);
     let x = b.select_outputs(x);
     let logits = b.linear(x, table, None);
@@ -69,10 +90,10 @@ fn layer(b: &mut ProgramBuilder, case: Case, layer: u32, x: ValueId) -> ValueId 
     let matrix = |b: &mut ProgramBuilder, name: &str, shape: [usize; 2]| {
         b.weight(&format!("{layer}.{name}"), &shape, WeightRole::Matrix)
     };
-    let norm = b.weight(&format!("{layer}.norm"), &[WIDTH], WeightRole::Vector);
+    let norm = b.weight(&format!("{layer}.norm"), &[case.width()], WeightRole::Vector);
     let normed = b.rms_norm(x, norm, 1e-6);
     let [q, k, v] = [("q", HEADS), ("k", KV_HEADS), ("v", KV_HEADS)].map(|(name, heads)| {
-        let weight = matrix(b, name, [heads * case.dim, WIDTH]);
+        let weight = matrix(b, name, [heads * case.dim, case.width()]);
         b.linear(normed, weight, None)
     });
     let frequencies = (0..case.dim / 2).map(|pair| 0.5f32.powi(pair as i32 % 12));
@@ -93,25 +114,27 @@ fn layer(b: &mut ProgramBuilder, case: Case, layer: u32, x: ValueId) -> ValueId 
         soft_cap: case.soft_cap,
     };
     let y = b.attention(&[q], attention);
-    let weight = matrix(b, "o", [WIDTH, HEADS * case.dim]);
+    let weight = matrix(b, "o", [case.width(), HEADS * case.dim]);
     let y = b.linear(y, weight, None);
     let x = b.add(x, y);
-    let norm = b.weight(&format!("{layer}.mlp_norm"), &[WIDTH], WeightRole::Vector);
+    let norm = b.weight(&format!("{layer}.mlp_norm"), &[case.width()], WeightRole::Vector);
     let normed = b.rms_norm(x, norm, 1e-6);
     let [gate, up] = ["gate", "up"].map(|name| {
-        let weight = matrix(b, name, [INNER, WIDTH]);
+        let weight = matrix(b, name, [case.inner(), case.width()]);
         b.linear(normed, weight, None)
     });
     let y = b.silu_gate(gate, up);
-    let weight = b.weight(&format!("{layer}.down"), &[WIDTH, INNER], WeightRole::Matrix);
+    let weight = b.weight(&format!("{layer}.down"), &[case.width(), case.inner()], WeightRole::Matrix);
     let y = b.linear(y, weight, None);
     b.add(x, y)
 }
 
-/// Weights by name: uniform numbers of a variance that keeps values small.
+/// Weights by name: random numbers of a variance that keeps values small.
 struct Weights {
-    format: Format,
+    case: Case,
     uses: Vec<WeightUse>,
+    /// Codes become what is multiplied with.
+    are_rounded: bool,
 }
 
 impl WeightSource for Weights {
@@ -120,20 +143,34 @@ impl WeightSource for Weights {
         let count: usize = used.shape.iter().product();
         let mut state =
             name.bytes().fold(7u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(byte)));
-        let mut uniform = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-        };
-        let is_vector = used.role == WeightRole::Vector;
-        let scale = (3.0 / used.shape[used.shape.len() - 1] as f32).sqrt();
-        let numbers = (0..count).map(|_| if is_vector { 1.0 + 0.1 * uniform() } else { scale * uniform() });
-        let format = if is_vector { Format::F32 } else { self.format };
-        let bytes: Vec<u8> = if format == Format::F16 {
-            numbers.flat_map(|x| half::f16::from_f32(x).to_le_bytes()).collect()
-        } else if format == Format::Bf16 {
-            numbers.flat_map(|x| half::bf16::from_f32(x).to_le_bytes()).collect()
-        } else {
-            numbers.flat_map(f32::to_le_bytes).collect()
+        let (format, width) = (self.case.format(used), used.shape[used.shape.len() - 1]);
+        let deviation = (width as f32).sqrt().recip();
+        let blocks = random_blocks(format, count / format.block_elements(), deviation, state);
+        let (format, bytes): (Format, Vec<u8>) = match blocks {
+            Some(blocks) if self.are_rounded => {
+                let mut numbers = vec![0.0; count];
+                format.decode_as_bf16(&blocks, &mut numbers);
+                let bits = numbers.into_iter().flat_map(|x| bf16_bits(x).to_le_bytes());
+                (Format::Bf16, bits.collect())
+            }
+            Some(blocks) => (format, blocks),
+            None => {
+                let mut uniform = || {
+                    state =
+                        state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+                };
+                let scale = 3.0f32.sqrt() * deviation;
+                let is_vector = used.role == WeightRole::Vector;
+                let numbers =
+                    (0..count).map(|_| if is_vector { 1.0 + 0.1 * uniform() } else { scale * uniform() });
+                let bytes = match format {
+                    Format::F16 => numbers.flat_map(|x| half::f16::from_f32(x).to_le_bytes()).collect(),
+                    Format::Bf16 => numbers.flat_map(|x| bf16_bits(x).to_le_bytes()).collect(),
+                    _ => numbers.flat_map(f32::to_le_bytes).collect(),
+                };
+                (format, bytes)
+            }
         };
         Ok(WeightTensor { format, shape: used.shape.clone(), bytes: Cow::Owned(bytes) })
     }
@@ -187,8 +224,12 @@ struct Device {
 
 impl Device {
     fn new(backend: &dyn Backend, case: Case) -> Self {
+        Self::with(backend, case, false)
+    }
+
+    fn with(backend: &dyn Backend, case: Case, are_rounded: bool) -> Self {
         let program = fuse(&program(case), backend.fusions());
-        let source = Weights { format: case.weights, uses: program.weights.clone() };
+        let source = Weights { case, uses: program.weights.clone(), are_rounded };
         let weights = backend.upload(&source, &program.weights).expect("the weights can be uploaded");
         let budget = Budget { pages: vec![PAGES], ..Budget::default() };
         let state = backend.allocate(&program.state, &budget).expect("the state can be allocated");
@@ -320,5 +361,56 @@ fn a_graph_gives_the_bits_of_single_launches() {
             );
             step.iter().for_each(|(sequence, count)| lengths[*sequence as usize] += count);
         }
+    }
+}
+
+/// A case for each format of codes; on the simulated device, whose kernels know nothing of formats, for one of each order in memory.
+fn coded() -> impl Iterator<Item = Case> {
+    let few = [Format::Q4K, Format::Q5K, Format::Q8_0];
+    let taken = move |format: &Format| device::is_card() || few.contains(format);
+    let formats = Format::ALL.into_iter().filter(|format| Coding::of(*format).is_some()).filter(taken);
+    formats.map(|weights| Case { dim: 128, pages: KvFormat::F16, weights, window: None, soft_cap: None })
+}
+
+#[test]
+fn codes_give_the_bits_of_the_same_weights_in_bf16_for_every_number_of_rows() {
+    let backend = device(Precision::Stored);
+    for case in coded() {
+        let [mut codes, mut rounded] = [false, true].map(|rounded| Device::with(&backend, case, rounded));
+        let (tokens, mut start) = (tokens(400), 0);
+        for count in [1, 8, 9, 16, 17, 32, 33, 100] {
+            let part = Part { length: start as u32, tokens: &tokens[start..start + count], first_page: 0 };
+            let [found, expected] =
+                [&mut codes, &mut rounded].map(|device| device.logits(&[Part { ..part }]));
+            assert!(expected.iter().flatten().all(|x| x.is_finite()), "{case:?}");
+            let is_same = |(found, expected): (&f32, &f32)| found.to_bits() == expected.to_bits();
+            let same =
+                found.iter().flatten().zip(expected.iter().flatten()).filter(|pair| is_same(*pair)).count();
+            assert_eq!(same, found.iter().flatten().count(), "{case:?}, {count} rows");
+            start += count;
+        }
+    }
+}
+
+#[test]
+fn rows_of_codes_are_the_same_alone_and_among_others() {
+    for case in coded() {
+        check(case, &[1, 2, 18, 35, 36, 99]);
+    }
+}
+
+#[test]
+fn codes_are_close_to_the_reference_over_the_same_rounded_weights() {
+    let backend = device(Precision::Stored);
+    for case in coded() {
+        let tokens = tokens(40);
+        let part = || [Part { length: 0, tokens: &tokens, first_page: 0 }];
+        let found = Device::new(&backend, case).logits(&part());
+        let expected = Device::new(&ReferenceBackend::as_bf16(), case).logits(&part());
+        let largest = expected.iter().flatten().fold(0.0f32, |most, x| most.max(x.abs()));
+        let errors = found.iter().flatten().zip(expected.iter().flatten()).map(|(found, expected)| (found - expected).abs());
+        let worst = errors.fold(0.0, f32::max);
+        // Values are rounded to bf16 between the products.
+        assert!(largest > 0.0 && worst <= 0.03 * largest, "{case:?}: off by {worst} of {largest}");
     }
 }

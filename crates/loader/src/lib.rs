@@ -27,7 +27,7 @@ use gannet_ops::{Backend, KvFormat, PoolKind, Program, Readiness, WeightSource, 
 use gannet_text::text::Text;
 use memory::Wanted;
 use progress::WatchedWeights;
-use random::RandomWeights;
+use random::{RandomFormat, RandomWeights};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
@@ -55,7 +55,7 @@ pub struct LoadOptions {
     /// Takes a `context` beyond what the model and its rope were made for, where answers get worse.
     pub force_context: bool,
     /// Random weights in place of those of the files, of which the description alone is read; for measurements.
-    pub random_weights: bool,
+    pub random_weights: Option<RandomFormat>,
     /// What the model is to make.
     pub purpose: Purpose,
     /// Rows of each sequence that a step may draft; 0 where nothing drafts.
@@ -103,6 +103,8 @@ pub struct Loaded {
     pub grant: Grant,
     /// Tensors of the checkpoint that the program doesn't read, by name.
     pub unused: Vec<String>,
+    /// What a person should know about how the weights lie on the device, a sentence each.
+    pub remarks: Vec<String>,
 }
 
 /// An engine on its own thread.
@@ -139,7 +141,8 @@ pub fn load_within(
     options: &LoadOptions,
     watch: &(dyn Fn(Progress) + Sync),
 ) -> Result<Loaded, LoadError> {
-    let described = if options.random_weights { Checkpoint::describe(path) } else { Checkpoint::open(path) };
+    let described =
+        if options.random_weights.is_some() { Checkpoint::describe(path) } else { Checkpoint::open(path) };
     let checkpoint = described?;
     let mut model = gannet_model::recognise(&checkpoint)?;
     apply(options, &mut model)?;
@@ -153,8 +156,8 @@ pub fn load_within(
             Err(_) => text::read(&checkpoint),
         };
         machine::heap::give_back();
-        let OnDevice { program, runner, memory, weight_bytes, grant, unused } = device?;
-        Ok(Loaded { model, text, program, runner, memory, weight_bytes, grant, unused })
+        let OnDevice { program, runner, memory, weight_bytes, grant, unused, remarks } = device?;
+        Ok(Loaded { model, text, program, runner, memory, weight_bytes, grant, unused, remarks })
     })
 }
 
@@ -166,6 +169,7 @@ struct OnDevice {
     weight_bytes: u64,
     grant: Grant,
     unused: Vec<String>,
+    remarks: Vec<String>,
 }
 
 /// Plans the memory, uploads the weights and compiles.
@@ -180,11 +184,14 @@ fn on_device(
     wanted.steps_in_flight = backend.steps_in_flight();
     wanted.draw_bytes = backend.draw_bytes(model.config.vocabulary, wanted.sequences);
     let program = model.program(&wanted.program_options())?;
-    let stored =
-        if options.random_weights { None } else { Some(model.weights_of(checkpoint, &program.weights)?) };
+    let made_up = options.random_weights.unwrap_or_default();
+    let stored = match options.random_weights {
+        Some(_) => None,
+        None => Some(model.weights_of(checkpoint, &program.weights)?),
+    };
     let tensor_bytes = match stored {
         Some(_) => checkpoint.tensor_bytes() as u64,
-        None => random::bytes(&program),
+        None => random::bytes(&program, made_up),
     };
     if let Ok(wish) = MemoryPlan::fit(&wanted, &program, tensor_bytes, u64::MAX) {
         broker.make_room(wish.memory.total());
@@ -198,18 +205,18 @@ fn on_device(
     let program = memory.fitted(program, &wanted, model)?;
     let program = fuse(&program, backend.fusions());
     checkpoint.prefetch();
-    let random = RandomWeights::new(&program);
+    let random = RandomWeights::new(&program, made_up);
     let weights: &dyn WeightSource = stored.as_ref().map_or(&random, |stored| stored);
     let watched = WatchedWeights::new(weights, &program, watch);
     let uploaded = backend.upload(&watched, &program.weights)?;
     let mut state = backend.allocate(&program.state, &memory.budget)?;
     let mut plan = backend.compile(&program, &uploaded, &memory.limits())?;
     while plan.make_ready(state.as_mut())? == Readiness::Needed {}
-    let weight_bytes = uploaded.bytes();
+    let (weight_bytes, remarks) = (uploaded.bytes(), uploaded.remarks());
     let numerics_id = numerics::numerics_id(checkpoint, &program, backend);
     let runner = memory.runner((plan, state, wanted.steps_in_flight), (&program, numerics_id), model);
     let unused = stored.iter().flat_map(|stored| stored.unused()).map(str::to_owned).collect();
-    Ok(OnDevice { program, runner, memory, weight_bytes, grant, unused })
+    Ok(OnDevice { program, runner, memory, weight_bytes, grant, unused, remarks })
 }
 
 /// Finds out whether a model can be loaded at all, with so many bytes: reads no weight.

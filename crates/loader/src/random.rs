@@ -1,46 +1,85 @@
 //! Weights out of thin air, for measurements: random numbers in the shapes that a program reads, so that no large file has to
 //! exist.
 //!
-//! Matrices are in bf16 and of a variance that keeps values as large as they are; vectors are ones in float32. A weight is
-//! a function of its name and shape. A run of numbers is made once a weight and repeated, in a length that shares no factor with
-//! the widths of matrices, since only speed counts.
+//! Matrices are in bf16, or in the formats that common files have, and of a variance that keeps values as large as they are; vectors are ones in
+//! float32. A weight is a function of its name, shape and format. A run of numbers is made once a weight and repeated, in a length that shares no
+//! factor with the widths of matrices, since only speed counts.
 
 use gannet_ops::{Program, WeightError, WeightRole, WeightSource, WeightTensor, WeightUse};
 use gannet_tensor::Format;
+use gannet_tensor::decode::{codes::bf16_bits, random_blocks};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Numbers of a run: a prime.
+/// Numbers of a run, and blocks of 32 and 256 of one: primes.
 const RUN: usize = 1_048_573;
+const BLOCKS: [(usize, usize); 2] = [(32, 32_749), (256, 4_093)];
+
+/// What matrices are encoded in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RandomFormat {
+    /// All in bf16.
+    #[default]
+    Bf16,
+    /// All in q8_0, where rows are whole blocks.
+    Q8_0,
+    /// As files called Q4_K_M: q4_k, but q6_k for the scores and for the values and the down projections of half of the layers; q5_0 and q8_0 in
+    /// place of these where rows are no multiple of 256.
+    Q4KM,
+}
+
+impl RandomFormat {
+    /// What a weight is encoded in.
+    pub fn of(self, used: &WeightUse) -> Format {
+        match used.role {
+            WeightRole::Vector | WeightRole::Convolution => Format::F32,
+            WeightRole::Matrix | WeightRole::Embedding | WeightRole::TiedEmbedding | WeightRole::Experts => {
+                let columns = used.shape[used.shape.len() - 1];
+                let is_wide = is_wide(used);
+                let wanted: &[Format] = match self {
+                    RandomFormat::Bf16 => &[],
+                    RandomFormat::Q8_0 => &[Format::Q8_0],
+                    RandomFormat::Q4KM if is_wide => &[Format::Q6K, Format::Q8_0],
+                    RandomFormat::Q4KM => &[Format::Q4K, Format::Q5_0],
+                };
+                let fits = |format: &&Format| columns.is_multiple_of(format.block_elements());
+                wanted.iter().find(fits).copied().unwrap_or(Format::Bf16)
+            }
+        }
+    }
+}
+
+/// Whether files called Q4_K_M give a weight more bits. They do for the first and last eighth of the layers and for every third between; every other layer is as
+/// many, and needs no number of layers.
+fn is_wide(used: &WeightUse) -> bool {
+    let is_of = |stem: &str| used.name.contains(stem);
+    let layer = used.name.split('.').find_map(|part| part.parse::<usize>().ok());
+    let is_scored =
+        used.role == WeightRole::TiedEmbedding || layer.is_none() && used.role == WeightRole::Matrix;
+    is_scored
+        || layer.is_some_and(|layer| layer.is_multiple_of(2))
+            && (is_of("feed_forward.down") || is_of("attention.v."))
+}
 
 /// The weights of a program.
 pub(crate) struct RandomWeights<'a> {
     uses: HashMap<&'a str, &'a WeightUse>,
+    format: RandomFormat,
 }
 
 impl<'a> RandomWeights<'a> {
-    pub(crate) fn new(program: &'a Program) -> Self {
-        Self { uses: program.weights.iter().map(|used| (used.name.as_str(), used)).collect() }
+    pub(crate) fn new(program: &'a Program, format: RandomFormat) -> Self {
+        Self { uses: program.weights.iter().map(|used| (used.name.as_str(), used)).collect(), format }
     }
 }
 
 /// Bytes of all weights.
-pub(crate) fn bytes(program: &Program) -> u64 {
+pub(crate) fn bytes(program: &Program, format: RandomFormat) -> u64 {
     let of = |used: &WeightUse| {
-        let (elements, format) = (used.shape.iter().product::<usize>(), format(used.role));
-        format.row_bytes(elements).map_or(u64::MAX, |bytes| bytes as u64)
+        let elements = used.shape.iter().product::<usize>();
+        format.of(used).row_bytes(elements).map_or(u64::MAX, |bytes| bytes as u64)
     };
     program.weights.iter().map(of).fold(0, u64::saturating_add)
-}
-
-/// What a weight is encoded in.
-pub fn format(role: WeightRole) -> Format {
-    match role {
-        WeightRole::Vector | WeightRole::Convolution => Format::F32,
-        WeightRole::Matrix | WeightRole::Embedding | WeightRole::TiedEmbedding | WeightRole::Experts => {
-            Format::Bf16
-        }
-    }
 }
 
 impl WeightSource for RandomWeights<'_> {
@@ -49,37 +88,45 @@ impl WeightSource for RandomWeights<'_> {
             name: name.to_owned(),
             file: "random weights".to_owned(),
         })?;
-        let count = used.shape.iter().product();
-        let bytes = if format(used.role) == Format::F32 {
-            std::iter::repeat_n(1.0f32.to_le_bytes(), count).flatten().collect()
-        } else {
-            matrix(name, count, used.shape[used.shape.len() - 1])
+        let (count, format) = (used.shape.iter().product::<usize>(), self.format.of(used));
+        let bytes = match format {
+            Format::F32 => 1.0f32.to_le_bytes().repeat(count),
+            _ => matrix(name, format, (count, used.shape[used.shape.len() - 1])),
         };
-        Ok(WeightTensor { format: format(used.role), shape: used.shape.clone(), bytes: Cow::Owned(bytes) })
+        Ok(WeightTensor { format, shape: used.shape.clone(), bytes: Cow::Owned(bytes) })
     }
 }
 
-/// Uniform numbers of variance `1 / width` in bf16.
-fn matrix(name: &str, count: usize, width: usize) -> Vec<u8> {
-    let mut state = name.bytes().fold(7u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(byte)));
-    let scale = (3.0 / width as f32).sqrt();
-    let mut number = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let uniform = (state >> 40) as f32 / (1 << 23) as f32 - 1.0;
-        // The upper half of a float32.
-        (((scale * uniform).to_bits() >> 16) as u16).to_le_bytes()
-    };
-    let run: Vec<u8> = (0..RUN.min(count)).flat_map(|_| number()).collect();
-    let mut bytes = Vec::with_capacity(2 * count);
-    while bytes.len() < 2 * count {
-        let more = run.len().min(2 * count - bytes.len());
+/// Numbers of variance about `1 / width`.
+fn matrix(name: &str, format: Format, (count, width): (usize, usize)) -> Vec<u8> {
+    let seed = name.bytes().fold(7u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(byte)));
+    let deviation = (width as f32).sqrt().recip();
+    let blocks = count / format.block_elements();
+    let most = BLOCKS.into_iter().find(|(elements, _)| *elements == format.block_elements());
+    let run = most.and_then(|(_, most)| random_blocks(format, most.min(blocks), deviation, seed));
+    let run = run.unwrap_or_else(|| uniform(RUN.min(count), 3.0f32.sqrt() * deviation, seed));
+    let total = blocks * format.block_bytes();
+    let mut bytes = Vec::with_capacity(total);
+    while bytes.len() < total {
+        let more = run.len().min(total - bytes.len());
         bytes.extend_from_slice(&run[..more]);
     }
     bytes
 }
 
+/// Uniform numbers in bf16.
+fn uniform(count: usize, limit: f32, seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    let mut number = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        bf16_bits(limit * ((state >> 40) as f32 / (1 << 23) as f32 - 1.0)).to_le_bytes()
+    };
+    (0..count).flat_map(|_| number()).collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use super::RandomFormat;
     use crate::{LoadOptions, load};
     use gannet_backend_cpu::{CpuBackend, CpuOptions};
 
@@ -91,13 +138,15 @@ mod tests {
         let backend = CpuBackend::new(CpuOptions::default()).expect("there are threads");
         let refused = load(folder.path(), &backend, &LoadOptions::default(), &|_| {}).map(drop);
         assert!(refused.expect_err("it has no weights").to_string().contains("safetensors"));
-        let options = LoadOptions { random_weights: true, ..LoadOptions::default() };
-        let mut loaded = load(folder.path(), &backend, &options, &|_| {}).expect("it needs none");
-        let tokens = [3, 7, 200].map(gannet_ops::TokenId);
-        gannet_engine::evaluate(&mut loaded.runner, &tokens, 0, |_, scores| {
-            assert_eq!(scores.len(), 272);
-            assert!(scores.iter().all(|score| score.is_finite()) && scores[0] != scores[1]);
-        })
-        .expect("it runs");
+        for format in [RandomFormat::Bf16, RandomFormat::Q8_0, RandomFormat::Q4KM] {
+            let options = LoadOptions { random_weights: Some(format), ..LoadOptions::default() };
+            let mut loaded = load(folder.path(), &backend, &options, &|_| {}).expect("it needs none");
+            let tokens = [3, 7, 200].map(gannet_ops::TokenId);
+            gannet_engine::evaluate(&mut loaded.runner, &tokens, 0, |_, scores| {
+                assert_eq!(scores.len(), 272);
+                assert!(scores.iter().all(|score| score.is_finite()) && scores[0] != scores[1]);
+            })
+            .expect("it runs");
+        }
     }
 }

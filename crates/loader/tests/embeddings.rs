@@ -23,7 +23,7 @@ const VECTORS: LoadOptions = LoadOptions {
     force_context: false,
     purpose: Purpose::Vectors { pooling: None },
     drafts: 0,
-    random_weights: false,
+    random_weights: None,
 };
 
 /// How far an element may be from the reference's, as a part of the largest.

@@ -95,6 +95,9 @@ pub trait Weights: Any + Send + Sync {
     /// Bytes of memory that they hold.
     fn bytes(&self) -> u64;
 
+    /// What a person should know about how they lie, a sentence each: formats that take more room or time than others.
+    fn remarks(&self) -> Vec<String>;
+
     /// For the backend that made them.
     fn as_any(&self) -> &dyn Any;
 }

@@ -2,7 +2,9 @@
 //! card first.
 
 use super::variant::{Define, Variant};
+use crate::codes::Units;
 use crate::number::Number;
+use gannet_tensor::Format;
 
 /// Files with one variant for each of these lists of defines, beside those that have functions here.
 const PLAIN: [(&str, &[&[Define]]); 20] = [
@@ -51,6 +53,8 @@ pub(crate) fn linear(weight: Number) -> Variant {
 
 /// Rows of `linear_few`'s variants.
 pub(crate) const FEW_ROWS: [usize; 4] = [8, 16, 32, 64];
+/// Rows of `linear_codes`'s variants.
+pub(crate) const CODES_ROWS: [usize; 3] = [8, 16, 32];
 /// Rows, groups of 64 outputs and stages of `linear_many`'s variants, largest first, and the nanoseconds that a tile takes for 64
 /// columns, measured on an H200.
 pub(crate) const MANY: [([usize; 3], usize); 5] =
@@ -102,6 +106,27 @@ pub(crate) fn linear_many(weight: Number, made: Made, [rows, groups, stages]: [u
     let shape =
         [("W", weight.name()), ("ROWS", text(rows)), ("GROUPS", text(groups)), ("STAGES", text(stages))];
     Variant::new("linear_many", &[&shape[..], &made.defines()].concat())
+}
+
+/// A product of at most so many rows with codes, of so many units a warp.
+pub(crate) fn linear_codes(codes: &'static str, made: Made, [rows, units]: [usize; 2]) -> Variant {
+    let shape = [("W", codes), ("ROWS", text(rows)), ("UNITS", text(units))];
+    Variant::new("linear_codes", &[&shape[..], &made.defines()].concat())
+}
+
+/// What makes bf16 of codes.
+pub(crate) fn unpack(codes: &'static str) -> Variant {
+    Variant::new("unpack", &[("W", codes)])
+}
+
+/// What brings matrices of codes together: an entry of the same file.
+pub(crate) fn place_units(codes: &'static str) -> Variant {
+    unpack(codes)
+}
+
+/// A table of codes that rows are looked up in.
+pub(crate) fn embed_codes(codes: &'static str) -> Variant {
+    Variant::new("embed_codes", &[("W", codes), ("Y", "f32")])
 }
 
 /// What writes keys and values into pages, whose heads lie in core order where the fast kernels of attention read them.
@@ -161,6 +186,34 @@ fn products() -> Vec<Variant> {
     few.chain(many).chain(others).collect()
 }
 
+/// Formats of codes, by name.
+fn code_names() -> impl Iterator<Item = &'static str> {
+    Format::ALL.into_iter().filter(|format| Units::of(*format).is_some()).map(Format::name)
+}
+
+/// Every format: what unpacks it, and a product of each kind; all shapes of one format.
+fn codes() -> Vec<Variant> {
+    let gated = Made { format: Number::Bf16, gate: Some(Gate::Silu) };
+    let of_each = code_names().flat_map(|name| {
+        [
+            unpack(name),
+            embed_codes(name),
+            linear_codes(name, Made::PLAIN, [8, 1]),
+            linear_codes(name, gated, [16, 2]),
+        ]
+    });
+    of_each.chain(code_products(Format::Q4K.name())).collect()
+}
+
+/// Products in each shape with codes of a format.
+fn code_products(name: &'static str) -> impl Iterator<Item = Variant> {
+    let gated = |gate| Made { format: Number::Bf16, gate: Some(gate) };
+    let kinds = [(Made::PLAIN, 1), (Made::PLAIN, 2), (gated(Gate::Silu), 2), (gated(Gate::Gelu), 2)];
+    CODES_ROWS.into_iter().flat_map(move |rows| {
+        kinds.map(|(made, units)| linear_codes(name, made, [rows, units]))
+    })
+}
+
 /// Each size of heads in each format of pages, a soft cap and other formats of what is made once a file.
 fn attentions() -> Vec<Variant> {
     let (half, other) = (Number::F16, Number::Bf16);
@@ -188,6 +241,18 @@ pub(super) fn tested() -> Vec<Variant> {
     all.extend(Number::ALL.map(embed));
     all.extend(Number::ALL.map(linear));
     all.extend(products());
+    all.extend(codes());
     all.extend(attentions());
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Beside the tested variants, products in each shape with codes of each format.
+pub(super) fn carried() -> Vec<Variant> {
+    let mut all = tested();
+    all.extend(code_names().flat_map(code_products));
+    all.sort_unstable();
+    all.dedup();
     all
 }

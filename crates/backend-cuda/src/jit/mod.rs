@@ -10,8 +10,8 @@ mod sources;
 mod variant;
 
 pub(crate) use catalogue::{
-    FEW_ROWS, Gate, HEAD_DIMS, MANY, Made, WIDE_DIMS, embed, linear, linear_few, linear_many, linear_one,
-    tiled_attention, write_pages,
+    CODES_ROWS, FEW_ROWS, Gate, HEAD_DIMS, MANY, Made, WIDE_DIMS, embed, embed_codes, linear, linear_codes,
+    linear_few, linear_many, linear_one, place_units, tiled_attention, unpack, write_pages,
 };
 pub(crate) use variant::Variant;
 
@@ -107,15 +107,26 @@ impl Jit {
     }
 }
 
-/// Compiles the tested variants of every kernel for these architectures, into a folder that can be carried; how many there
-/// are.
+/// Which variants are compiled beforehand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Each way through each file's text: what shows that kernels compile.
+    Tested,
+    /// Beside them every shape of products with codes: what models may need on a machine without a compiler.
+    Carried,
+}
+
+/// Compiles variants of every kernel for these architectures, into a folder that can be carried; how many there are.
 ///
 /// # Errors
 /// No compiler, a kernel that doesn't compile, or a folder that can't be written.
-pub fn compile_tested(folder: &Path, architectures: &[Architecture]) -> Result<usize, CudaError> {
+pub fn compile(folder: &Path, architectures: &[Architecture], extent: Extent) -> Result<usize, CudaError> {
     let folders = KernelFolders { carried: None, cache: None };
     let jit = Jit::new(&folders, &Places::here());
-    let variants = catalogue::tested();
+    let variants = match extent {
+        Extent::Tested => catalogue::tested(),
+        Extent::Carried => catalogue::carried(),
+    };
     for architecture in architectures {
         let codes = jit.code(*architecture, &variants)?;
         for (variant, code) in variants.iter().zip(codes) {

@@ -8,6 +8,7 @@ use super::matrices::Matrices;
 use super::products;
 use crate::driver::Properties;
 use crate::number::Number;
+use crate::weights::{Stored, Weight};
 use gannet_ops::{FusedKind, Node, Op, Program, Rows, ValueId, WeightId};
 use std::collections::HashMap;
 
@@ -37,11 +38,11 @@ impl Folds {
             let mut readers = nodes.iter().filter(|node| node.inputs.contains(&normed));
             let (reader, others) = (readers.next()?, readers.next());
             let product = weights.product(reader)?;
-            let is_read_as_made = formats[normed.0 as usize] == product.matrix.format;
+            let is_read_as_made = formats[normed.0 as usize] == product.reads();
             let is_returned = program.outputs.iter().any(|(_, id)| *id == normed);
-            let [n, k] = product.size();
-            let choice =
-                products::choose(device, product.matrix.format, product.made(Number::F32), [1, n, k]);
+            let [Weight { stored: Stored::Plain(format), shape, .. }] = product.parts[..] else { return None };
+            let size = [1, shape[0], shape[1]];
+            let choice = products::choose(device, *format, product.made(Number::F32), size);
             let can_make = choice.entry == products::ONE_ROW
                 && product.x == normed
                 && program.value(normed).rows == Rows::Tokens;

@@ -77,7 +77,7 @@ fn is_read_later(program: &Program, value: ValueId) -> bool {
 /// The format in which a node reads its values.
 fn wanted(node: &Node, weights: &Matrices, formats: &[Number]) -> Number {
     if let Some(product) = weights.product(node) {
-        product.matrix.format
+        product.reads()
     } else if node.op == Op::SelectOutputs {
         formats[node.outputs[0].0 as usize]
     } else {

@@ -7,17 +7,16 @@ use super::folds::{Fold, Folds};
 use super::maps::TensorMaps;
 use super::matrices::Matrices;
 use super::metadata::Lists;
-use super::products::{self, Choice};
 use super::ropes::Ropes;
 use super::work::Shape;
 use crate::backend::Need;
-use crate::driver::{Address, Argument, Properties, TensorMap};
+use crate::driver::{Address, Argument, Properties};
 use crate::error::unsupported;
-use crate::jit::{Variant, embed};
+use crate::jit::{Variant, embed, embed_codes};
 use crate::number::Number;
 use crate::state::LayerPages;
+use crate::weights::Stored;
 use gannet_ops::numerics::VOCABULARY_PARTITION;
-use gannet_ops::placement::rows_at_most;
 use gannet_ops::{
     BatchLimits, DeviceError, FusedKind, Node, Op, Program, Rope, Rows, StateId, Value, ValueId, WeightId,
 };
@@ -70,6 +69,8 @@ pub(super) struct Frame<'a> {
     pub(super) rounded: Address,
     /// For the product of stacked queries, keys and values.
     pub(super) stacked: Address,
+    /// For weights that products of many rows unpack.
+    pub(super) unpacked: Address,
 }
 
 /// A list of arguments from addresses and numbers.
@@ -164,7 +165,7 @@ impl Frame<'_> {
         format!("{why}, and program `{}` has it; this model runs with `--backend cpu`", self.program.name)
     }
 
-    fn of(&self, id: ValueId) -> Value {
+    pub(super) fn of(&self, id: ValueId) -> Value {
         self.program.value(id)
     }
 
@@ -172,7 +173,7 @@ impl Frame<'_> {
         self.of(id).width
     }
 
-    fn rows_of(&self, id: ValueId) -> usize {
+    pub(super) fn rows_of(&self, id: ValueId) -> usize {
         match self.of(id).rows {
             Rows::Outputs => self.outputs,
             Rows::Tokens | Rows::Sequences | Rows::Routed(_) | Rows::Handed => self.rows,
@@ -239,7 +240,10 @@ impl Frame<'_> {
             word(vocabulary),
             word(self.width(made)),
         ];
-        let need = (embed(matrix.format), "embed");
+        let need = match matrix.stored {
+            Stored::Plain(number) => (embed(number), "embed"),
+            Stored::Codes(units) => (embed_codes(units.name()), "embed_codes"),
+        };
         Call { need, grid: [word(self.rows), 1, 1], block: THREADS, shared_bytes: 0, arguments }
     }
 
@@ -273,47 +277,13 @@ impl Frame<'_> {
         Call { need: self.making("head_norm", made), grid, block: THREADS, shared_bytes: 0, arguments }
     }
 
-    /// The product that a node is or begins with, into memory for numbers of a format; after its input was rounded to the
-    /// matrix's format where it isn't in that.
-    pub(super) fn product(&self, node: &Node, y: Address, format: Number) -> Vec<Call> {
-        let product = self.weights.product(node).expect("the node has a product");
-        let (matrix, x, [n, k]) = (product.matrix, product.x, product.size());
-        let m = self.rows_of(x);
-        let mut calls = Vec::new();
-        let mut read = (self.values)(x);
-        if self.format(x) != matrix.format {
-            let need = (Variant::new("cast", &[("Y", matrix.format.name())]), "cast");
-            let arguments = arguments![self.rounded, read, (m * k) as u64];
-            calls.push(strided(need, m * k, arguments));
-            read = self.rounded;
-        }
-        let Choice { variant, entry, box_rows, grid, block, shared_bytes, after } =
-            products::choose(self.device, matrix.format, product.made(format), [m, n, k]);
-        let rows_max = rows_at_most(self.of(x).rows, self.limits);
-        let map = |box_rows| TensorMap { address: read, rows: rows_max, columns: k, box_rows };
-        let (weight, sizes) = (matrix.buffer.address(), [word(n), word(k)]);
-        let mut arguments = match box_rows {
-            None if entry == products::ONE_ROW => self.one_row([y, read, weight, product.bias], sizes, x),
-            None => arguments![y, read, weight, product.bias, word(m), sizes[0], sizes[1]],
-            Some(rows) => {
-                let x = self.maps.of(&map(rows));
-                arguments![y, x, weight, product.bias, word(m), sizes[0], sizes[1]]
-            }
-        };
-        arguments.extend(after.into_iter().map(|number| Argument::from(word(number))));
-        let grid = [word(grid[0]), word(grid[1]), 1];
-        let (block, shared_bytes) = (word(block), word(shared_bytes));
-        calls.push(Call { need: (variant, entry), grid, block, shared_bytes, arguments });
-        calls
-    }
-
     /// How the row of a product is made, where the product makes it in this step.
     fn fold_of(&self, x: ValueId) -> Option<&Fold> {
         self.folds.filter(|_| self.rows == 1).and_then(|folds| folds.of(x))
     }
 
     /// The arguments of `linear_one` but for its shape: its row, or what it makes that of.
-    fn one_row(&self, [y, read, weight, bias]: [Address; 4], [n, k]: [u32; 2], x: ValueId) -> Vec<Argument> {
+    pub(super) fn one_row(&self, [y, read, weight, bias]: [Address; 4], [n, k]: [u32; 2], x: ValueId) -> Vec<Argument> {
         let none = Address::NONE;
         let (row, epsilon) = match self.fold_of(x) {
             None => ([none, read, none, none, none], 0.0),
@@ -383,7 +353,7 @@ impl Frame<'_> {
     }
 }
 
-fn strided(need: Need, count: usize, arguments: Vec<Argument>) -> Call {
+pub(super) fn strided(need: Need, count: usize, arguments: Vec<Argument>) -> Call {
     let blocks = count.div_ceil(THREADS as usize).min(STRIDED_BLOCKS);
     Call { need, grid: [word(blocks), 1, 1], block: THREADS, shared_bytes: 0, arguments }
 }

@@ -7,7 +7,7 @@ use super::projections::HeadSizes;
 use crate::driver::{Address, DeviceBuffer, Properties};
 use crate::jit::{Gate, Made};
 use crate::number::Number;
-use crate::weights::{Arrangement, CudaWeights, Weight};
+use crate::weights::{Arrangement, CudaWeights, Stored, Weight};
 use gannet_ops::{
     BatchLimits, DeviceError, FusedKind, GatedLinear, Linear, Node, Op, Program, QueryKeyValue, ValueId,
     WeightId, WeightRole,
@@ -25,15 +25,16 @@ pub(super) struct Matrices {
     joined: HashMap<WeightId, Joined>,
 }
 
-/// Several matrices that are read as one, and what is added to their products.
+/// Several matrices that are read as one, in parts where they lie in different formats, and what is added to their products.
 struct Joined {
-    weight: Arc<Weight>,
+    parts: Vec<Arc<Weight>>,
     bias: Option<DeviceBuffer>,
 }
 
 /// A product that a node is, or begins with.
 pub(super) struct Product<'a> {
-    pub(super) matrix: &'a Weight,
+    /// Rows of one matrix after those of the one before; all multiply the same numbers.
+    pub(super) parts: Vec<&'a Weight>,
     pub(super) bias: Address,
     /// What is multiplied.
     pub(super) x: ValueId,
@@ -41,9 +42,18 @@ pub(super) struct Product<'a> {
 }
 
 impl Product<'_> {
-    /// Outputs and columns of the matrix.
-    pub(super) fn size(&self) -> [usize; 2] {
-        [self.matrix.shape[0], self.matrix.shape[1]]
+    /// Outputs of all parts.
+    pub(super) fn outputs(&self) -> usize {
+        self.parts.iter().map(|part| part.shape[0]).sum()
+    }
+
+    pub(super) fn columns(&self) -> usize {
+        self.parts[0].shape[1]
+    }
+
+    /// The format of what is multiplied.
+    pub(super) fn reads(&self) -> Number {
+        self.parts[0].stored.reads()
     }
 
     /// What it makes, where a gated one writes `format`.
@@ -78,7 +88,7 @@ impl Matrices {
             for id in node.op.weights() {
                 let place = &mut self.alone[id.0 as usize];
                 if place.is_none() {
-                    *place = Some(weights.arranged(&Arrangement::alone(&name(id)))?);
+                    *place = Some(weights.arranged(&Arrangement::alone(&name(id)))?.remove(0));
                 }
             }
             return Ok(());
@@ -88,10 +98,10 @@ impl Matrices {
             (Some(_), [gate, up]) => Arrangement::Gated([gate.clone(), up.clone()]),
             (Some(_) | None, _) => Arrangement::Stacked(names),
         };
-        let weight = weights.arranged(&arrangement)?;
+        let parts = weights.arranged(&arrangement)?;
         let biases: Vec<WeightId> = linears.iter().filter_map(|linear| linear.bias).collect();
         let bias = if biases.is_empty() { None } else { Some(self.stacked(&biases, weights)?) };
-        self.joined.insert(linears[0].weight, Joined { weight, bias });
+        self.joined.insert(linears[0].weight, Joined { parts, bias });
         Ok(())
     }
 
@@ -118,12 +128,12 @@ impl Matrices {
         let x = *node.inputs.first()?;
         if let Op::Linear { weight, bias } = &node.op {
             let bias = bias.map_or(Address::NONE, |bias| self.alone(bias).buffer.address());
-            return Some(Product { matrix: self.alone(*weight), bias, x, gate: None });
+            return Some(Product { parts: vec![self.alone(*weight)], bias, x, gate: None });
         }
         let (linears, gate) = linears(node.parts())?;
-        let Joined { weight, bias } = &self.joined[&linears[0].weight];
+        let Joined { parts, bias } = &self.joined[&linears[0].weight];
         let bias = bias.as_ref().map_or(Address::NONE, DeviceBuffer::address);
-        Some(Product { matrix: weight, bias, x, gate })
+        Some(Product { parts: parts.iter().map(Arc::as_ref).collect(), bias, x, gate })
     }
 }
 
@@ -142,24 +152,25 @@ pub(super) fn is_one(
     (kind, body): (FusedKind, &[Node]),
 ) -> bool {
     let used = |linear: &Linear| program.weight(linear.weight);
-    let format = |linear: &Linear| weights.format(&used(linear).name);
+    let stored = |linear: &Linear| weights.stored(&used(linear).name);
+    let reads = |linear: &Linear| stored(linear).map(Stored::reads);
     match kind {
         FusedKind::AddRmsNorm => true,
         FusedKind::GatedLinear => GatedLinear::of(body).is_some_and(|found| {
             let [gate, up] = &found.linears;
             let size = [used(gate).shape[0] * 2, used(gate).shape[1]];
-            let are_alike = used(gate).shape == used(up).shape && format(gate) == format(up);
+            let are_alike = used(gate).shape == used(up).shape && stored(gate) == stored(up);
             let has_bias = gate.bias.is_some() || up.bias.is_some();
             are_alike
                 && !has_bias
-                && format(gate).is_some_and(|format| products::is_gated(device, format, size))
+                && stored(gate).is_some_and(|stored| products::is_gated(device, stored, size))
         }),
         FusedKind::QueryKeyValue => QueryKeyValue::of(body).is_some_and(|found| {
             let [query, ..] = &found.linears;
             let are_alike = found
                 .linears
                 .iter()
-                .all(|other| format(other) == format(query) && other.bias.is_some() == query.bias.is_some());
+                .all(|other| reads(other) == reads(query) && other.bias.is_some() == query.bias.is_some());
             let widths = found.linears.map(|linear| used(&linear).shape[0]);
             let has_heads = HeadSizes::of(program, found.state, widths)
                 .is_some_and(|sizes| sizes.are_those_of(program, &found));

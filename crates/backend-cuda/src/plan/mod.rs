@@ -15,6 +15,7 @@ mod launches;
 mod maps;
 mod matrices;
 mod metadata;
+mod multiply;
 mod parts;
 mod products;
 mod projections;
@@ -74,6 +75,8 @@ pub(crate) struct CudaPlan {
     rounded: DeviceBuffer,
     /// For the product of stacked queries, keys and values.
     stacked: DeviceBuffer,
+    /// For weights that products of many rows unpack.
+    unpacked: DeviceBuffer,
     /// For the partial sums of rows that are split over their keys.
     partials: DeviceBuffer,
     /// How often they got other memory.
@@ -137,6 +140,7 @@ impl CudaPlan {
             partials: DeviceBuffer::new(driver, 0)?,
             partials_moved: 0,
             stacked: DeviceBuffer::new(driver, stacked_bytes)?,
+            unpacked: DeviceBuffer::new(driver, parts::unpacked_bytes(&program, &weights))?,
             rounded,
             program,
             weights,
@@ -283,6 +287,7 @@ impl CudaPlan {
             partials: self.partials.address(),
             rounded: self.rounded.address(),
             stacked: self.stacked.address(),
+            unpacked: self.unpacked.address(),
         })
     }
 
@@ -471,7 +476,8 @@ impl Plan for CudaPlan {
     }
 
     fn bytes(&self) -> PlanBytes {
-        let own = [&self.rounded, &self.stacked, &self.partials, &self.draw_room, &self.count_room];
+        let own =
+            [&self.rounded, &self.stacked, &self.unpacked, &self.partials, &self.draw_room, &self.count_room];
         let own = self.values.buffers.iter().chain(own).map(DeviceBuffer::bytes).sum::<usize>();
         let steps = self
             .flights

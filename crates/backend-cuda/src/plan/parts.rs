@@ -16,6 +16,7 @@ use crate::error::unsupported;
 use crate::jit::FEW_ROWS;
 use crate::number::Number;
 use crate::state::LayerPages;
+use crate::weights::{Stored, Weight};
 use gannet_ops::placement::rows_at_most;
 use gannet_ops::{BatchLimits, DeviceError, InputKind, Node, Op, Program, StateEntry, StateId, ValueId};
 use std::collections::HashMap;
@@ -57,6 +58,7 @@ impl Parts<'_> {
             partials: Address::NONE,
             rounded: Address::NONE,
             stacked: Address::NONE,
+            unpacked: Address::NONE,
         };
         let mut needs: Vec<Need> = Vec::new();
         for node in &program.nodes[..program.sampling_start()] {
@@ -75,7 +77,9 @@ impl Parts<'_> {
         let Some(product) = self.weights.product(node) else { return Vec::new() };
         let made = product.made(node.outputs.first().map_or(Number::F32, |id| self.formats[id.0 as usize]));
         let rows = rows_at_most(self.program.value(product.x).rows, self.limits);
-        products::all(device, product.matrix.format, made, (rows, product.size()))
+        let columns = product.columns();
+        let all = |part: &&Weight| products::all(device, part.stored, made, (rows, [part.shape[0], columns]));
+        product.parts.iter().flat_map(all).collect()
     }
 
     /// The maps by which products read their rows.
@@ -83,7 +87,7 @@ impl Parts<'_> {
         let mut maps = Vec::new();
         for node in &self.program.nodes {
             let Some(product) = self.weights.product(node) else { continue };
-            let (x, format) = (product.x, product.matrix.format);
+            let (x, format) = (product.x, product.reads());
             let value = self.program.value(x);
             if !products::is_mapped(format, value.width) {
                 continue;
@@ -133,9 +137,19 @@ pub(super) fn rounded_bytes(
 ) -> usize {
     let bytes = |node: &Node| {
         let Some(product) = weights.product(node) else { return 0 };
-        let (value, format) = (program.value(product.x), product.matrix.format);
+        let (value, format) = (program.value(product.x), product.reads());
         let is_other = formats[product.x.0 as usize] != format;
         if is_other { rows_at_most(value.rows, limits) * value.width * format.bytes() } else { 0 }
     };
     program.nodes.iter().map(bytes).max().unwrap_or(0)
+}
+
+/// Bytes of the weights that a product of many rows unpacks at once, at most.
+pub(super) fn unpacked_bytes(program: &Program, weights: &Matrices) -> usize {
+    let of_part = |part: &&Weight| match part.stored {
+        Stored::Plain(_) => 0,
+        Stored::Codes(_) => products::unpacked([part.shape[0], part.shape[1]]).1,
+    };
+    let of_node = |node: &Node| weights.product(node)?.parts.iter().map(of_part).max();
+    program.nodes.iter().filter_map(of_node).max().unwrap_or(0)
 }

@@ -3,11 +3,18 @@
 //! One row: the weights are read once by a ring of bulk copies, the row lies whole beside it (`linear_one`). To 32 rows: in boxes,
 //! which go round with the weights (`linear_few`). More: tensor cores from shared memory
 //! (`linear_many`), or where the architecture has none such, `linear_few` to 64 rows. Beyond, or where the size has neither: `linear`.
+//!
+//! Codes: up to 32 rows they are unpacked in registers (`linear_codes`). More: some outputs at a time are unpacked into memory of the plan's, and
+//! multiplied as bf16.
 
+use crate::codes::{PAIR_OUTPUTS, UNIT_OUTPUTS, Units};
 use crate::driver::Properties;
-use crate::jit::{FEW_ROWS, MANY, Made, Variant, linear, linear_few, linear_many, linear_one};
+use crate::jit::{
+    CODES_ROWS, FEW_ROWS, MANY, Made, Variant, linear, linear_codes, linear_few, linear_many, linear_one,
+    unpack,
+};
 use crate::number::Number;
-use crate::weights::PADDING;
+use crate::weights::{PADDING, Stored};
 
 /// Columns that `linear_few` takes at once, where its memory allows.
 const CHUNK: usize = 256;
@@ -21,6 +28,22 @@ const SHARED_BYTES_MAX: usize = 224 << 10;
 const MANY_BOX_ROWS: usize = 64;
 /// Rows up to which `linear_few` is faster where `linear_many` is there.
 const FEW_ROWS_BEST: usize = 32;
+/// Columns that `linear_codes` takes at once: the most of these that leaves so many stages.
+const CODES_CHUNKS: [usize; 5] = [1024, 512, 256, 128, 64];
+const CODES_STAGES: usize = 4;
+/// Consumer warps of a block of `linear_codes`, at most.
+const CODES_WARPS_MAX: usize = 16;
+/// Outputs a multiprocessor from which a warp has two units.
+const WIDE_OUTPUTS: usize = 128;
+/// What a stage of `linear_codes` is a multiple of.
+const CODES_STAGE_UNIT: usize = 1024;
+/// Bytes of unpacked weights, at most.
+const UNPACKED_BYTES_MAX: usize = 256 << 20;
+/// What their outputs are a multiple of, but for the last ones.
+const UNPACKED_OUTPUTS: usize = 128;
+/// Units of a block of `unpack`.
+const UNPACKED_BY_BLOCK: usize = 8;
+const UNPACK_THREADS: usize = 256;
 /// What the columns of x have to be a multiple of for a tensor map.
 const MAPPED_COLUMNS: usize = 8;
 
@@ -75,26 +98,99 @@ pub(super) fn is_mapped(format: Number, columns: usize) -> bool {
 }
 
 /// Whether products of every number of rows can end in a gate.
-pub(super) fn is_gated(device: &Properties, format: Number, [n, k]: [usize; 2]) -> bool {
-    device.has_wgmma() && is_mapped(format, k) && n.is_multiple_of(2 * crate::weights::GATED_ROWS)
+pub(super) fn is_gated(device: &Properties, stored: Stored, [n, k]: [usize; 2]) -> bool {
+    device.has_wgmma() && is_mapped(stored.reads(), k) && n.is_multiple_of(2 * crate::weights::GATED_ROWS)
+}
+
+/// The kernel for m rows and codes of a matrix `[n, k]`; `None` where they are unpacked first.
+pub(super) fn choose_codes(
+    device: &Properties,
+    codes: Units,
+    made: Made,
+    [m, n, k]: [usize; 3],
+) -> Option<Choice> {
+    let rows = CODES_ROWS.into_iter().find(|rows| m <= *rows)?;
+    if !device.has_bulk_copies() || !is_mapped(Number::Bf16, k) {
+        return None;
+    }
+    let processors = device.processors as usize;
+    let padded = n.next_multiple_of(PAIR_OUTPUTS);
+    let units = if made.gate.is_some() || padded >= WIDE_OUTPUTS * processors { 2 } else { 1 };
+    let shares = padded / (units * UNIT_OUTPUTS);
+    let share = shares.div_ceil(processors);
+    let warps = share.div_ceil(share.div_ceil(CODES_WARPS_MAX));
+    let stage = |chunk: usize| {
+        let codes = warps * units * codes.bytes() * (chunk / codes.run());
+        chunk * rows * Number::Bf16.bytes() + codes.next_multiple_of(CODES_STAGE_UNIT)
+    };
+    let fits = |chunk: &usize| CODES_STAGES * stage(*chunk) <= ENOUGH_BYTES;
+    let mut chunks = CODES_CHUNKS.into_iter().filter(|chunk| *chunk >= codes.run());
+    let chunk = chunks.find(fits).unwrap_or(codes.run());
+    let stages = (ENOUGH_BYTES / stage(chunk)).clamp(2, STAGES_MAX);
+    Some(Choice {
+        variant: linear_codes(codes.name(), made, [rows, units]),
+        entry: "linear_codes",
+        box_rows: Some(rows),
+        grid: [processors.min(shares.div_ceil(warps)), 1],
+        block: 32 * (warps + 1),
+        shared_bytes: 2048 + stages * stage(chunk),
+        after: vec![chunk, stages],
+    })
+}
+
+/// The kernel for m rows of weights that were unpacked just before, which none may read ahead.
+pub(super) fn choose_unpacked(device: &Properties, made: Made, [m, n, k]: [usize; 3]) -> Choice {
+    let is_many = device.has_wgmma() && is_mapped(Number::Bf16, k);
+    if is_many { many(device, Number::Bf16, made, [m, n]) } else { plain(Number::Bf16, [m, n]) }
+}
+
+/// What unpacks so many outputs.
+pub(super) fn choose_unpack(codes: Units, [n, k]: [usize; 2]) -> Choice {
+    let units = n.next_multiple_of(PAIR_OUTPUTS) / UNIT_OUTPUTS * codes.runs(k);
+    Choice {
+        variant: unpack(codes.name()),
+        entry: "unpack",
+        box_rows: None,
+        grid: [units.div_ceil(UNPACKED_BY_BLOCK), 1],
+        block: UNPACK_THREADS,
+        shared_bytes: 0,
+        after: Vec::new(),
+    }
+}
+
+/// Outputs of a matrix that are unpacked at once, and the bytes that they take.
+pub(super) fn unpacked([n, k]: [usize; 2]) -> (usize, usize) {
+    let row_bytes = k.next_multiple_of(PADDING) * Number::Bf16.bytes();
+    let most = (UNPACKED_BYTES_MAX / row_bytes / UNPACKED_OUTPUTS).max(1) * UNPACKED_OUTPUTS;
+    let outputs = n.min(most);
+    (outputs, outputs.next_multiple_of(PADDING) * row_bytes)
 }
 
 /// The kernels that a matrix may need for up to `rows` rows.
 pub(super) fn all(
     device: &Properties,
-    weight: Number,
+    stored: Stored,
     made: Made,
     (rows, [n, k]): (usize, [usize; 2]),
 ) -> Vec<(Variant, &'static str)> {
     // What is chosen depends on the number of boxes alone.
     let boxes = (1..=rows.div_ceil(MANY_BOX_ROWS)).map(|boxes| (boxes * MANY_BOX_ROWS).min(rows));
-    let mut found: Vec<(Variant, &'static str)> = std::iter::once(1)
-        .chain(FEW_ROWS)
-        .filter(|few| *few < rows)
-        .chain(boxes)
-        .map(|m| choose(device, weight, made, [m, n, k]))
-        .map(|choice| (choice.variant, choice.entry))
-        .collect();
+    let counts = std::iter::once(1).chain(FEW_ROWS).filter(|few| *few < rows).chain(boxes);
+    let choices = |m: usize| match stored {
+        Stored::Plain(weight) => vec![choose(device, weight, made, [m, n, k])],
+        Stored::Codes(codes) => choose_codes(device, codes, made, [m, n, k]).map_or_else(
+            || {
+                let (most, _) = unpacked([n, k]);
+                // All of its kind, and the last outputs.
+                let sizes = [most, n - (n - 1) / most * most];
+                let products = sizes.map(|n| choose_unpacked(device, made, [m, n, k]));
+                [vec![choose_unpack(codes, [n, k])], products.to_vec()].concat()
+            },
+            |choice| vec![choice],
+        ),
+    };
+    let mut found: Vec<(Variant, &'static str)> =
+        counts.flat_map(choices).map(|choice| (choice.variant, choice.entry)).collect();
     found.sort_unstable();
     found.dedup();
     found

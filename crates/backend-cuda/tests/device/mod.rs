@@ -20,11 +20,16 @@ pub(crate) fn device(precision: Precision) -> CudaBackend {
 pub(crate) fn device_of(options: CudaOptions) -> CudaBackend {
     let carried = std::env::var_os("GANNET_TEST_KERNELS").map(PathBuf::from);
     let options = CudaOptions { kernels: KernelFolders { carried, cache: None }, ..options };
-    if std::env::var("GANNET_TEST_DEVICE").as_deref() == Ok("card") {
+    if is_card() {
         CudaBackend::open(&options).expect("there is a card")
     } else {
         CudaBackend::simulated(&options)
     }
+}
+
+/// Whether tests run on a card.
+pub(crate) fn is_card() -> bool {
+    std::env::var("GANNET_TEST_DEVICE").as_deref() == Ok("card")
 }
 
 /// What matrices are on the device.

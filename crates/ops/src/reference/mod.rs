@@ -42,12 +42,28 @@ use std::sync::atomic::AtomicU64;
 #[derive(Debug, Default)]
 pub struct ReferenceBackend {
     steps: Arc<AtomicU64>,
+    precision: WeightPrecision,
+}
+
+/// What weights become before anything is multiplied with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WeightPrecision {
+    /// What the checkpoint holds, in float32.
+    #[default]
+    Stored,
+    /// Matrices rounded to bf16 once, as devices multiply with those that are codes.
+    Bf16,
 }
 
 impl ReferenceBackend {
     /// A backend whose steps are numbered from 0.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, whose matrices are rounded to bf16.
+    pub fn as_bf16() -> Self {
+        Self { precision: WeightPrecision::Bf16, ..Self::default() }
     }
 }
 
@@ -73,7 +89,7 @@ impl Backend for ReferenceBackend {
     }
 
     fn upload(&self, source: &dyn WeightSource, uses: &[WeightUse]) -> Result<Arc<dyn Weights>, DeviceError> {
-        Ok(Arc::new(ReferenceWeights::decode(source, uses)?))
+        Ok(Arc::new(ReferenceWeights::decode(source, uses, self.precision)?))
     }
 
     fn allocate(&self, layout: &StateLayout, budget: &Budget) -> Result<Box<dyn State>, DeviceError> {

@@ -1,7 +1,7 @@
 //! Weights in float32, whatever the checkpoint holds them in.
 
-use super::unsupported;
-use crate::{DeviceError, Program, WeightError, WeightSource, WeightUse, Weights};
+use super::{WeightPrecision, unsupported};
+use crate::{DeviceError, Program, WeightError, WeightRole, WeightSource, WeightUse, Weights};
 use gannet_tensor::TensorView;
 use std::any::Any;
 use std::collections::HashMap;
@@ -29,10 +29,14 @@ impl Weight {
 }
 
 impl ReferenceWeights {
-    pub(super) fn decode(source: &dyn WeightSource, uses: &[WeightUse]) -> Result<Self, DeviceError> {
+    pub(super) fn decode(
+        source: &dyn WeightSource,
+        uses: &[WeightUse],
+        precision: WeightPrecision,
+    ) -> Result<Self, DeviceError> {
         let mut weights = HashMap::new();
         for weight in uses {
-            weights.insert(weight.name.clone(), Arc::new(decode(source, weight)?));
+            weights.insert(weight.name.clone(), Arc::new(decode(source, weight, precision)?));
         }
         Ok(Self { weights })
     }
@@ -53,7 +57,11 @@ impl ReferenceWeights {
 
 const UPLOADED: &str = "the uploaded weights";
 
-fn decode(source: &dyn WeightSource, wanted: &WeightUse) -> Result<Weight, WeightError> {
+fn decode(
+    source: &dyn WeightSource,
+    wanted: &WeightUse,
+    precision: WeightPrecision,
+) -> Result<Weight, WeightError> {
     let tensor = source.weight(&wanted.name)?;
     same_shape(wanted, &tensor.shape)?;
     let view = TensorView::new(tensor.format, &tensor.shape, &tensor.bytes).map_err(|error| {
@@ -65,7 +73,10 @@ fn decode(source: &dyn WeightSource, wanted: &WeightUse) -> Result<Weight, Weigh
     })?;
     let mut data = vec![0.0; view.rows() * view.columns()];
     for (row, out) in data.chunks_mut(view.columns().max(1)).enumerate() {
-        view.decode_row(row, out);
+        match (precision, wanted.role) {
+            (WeightPrecision::Stored, _) | (WeightPrecision::Bf16, WeightRole::Vector) => view.decode_row(row, out),
+            (WeightPrecision::Bf16, _) => view.format().decode_as_bf16(view.row(row), out),
+        }
     }
     Ok(Weight { shape: tensor.shape, data })
 }
@@ -81,6 +92,10 @@ fn same_shape(wanted: &WeightUse, found: &[usize]) -> Result<(), WeightError> {
 impl Weights for ReferenceWeights {
     fn bytes(&self) -> u64 {
         self.weights.values().map(|weight| 4 * weight.data.len() as u64).sum()
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        Vec::new()
     }
 
     fn as_any(&self) -> &dyn Any {

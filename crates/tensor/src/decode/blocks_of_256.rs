@@ -62,7 +62,7 @@ fn q3_k(block: &[u8; 110], out: &mut [f32; 256]) {
 
 /// The 16 codes of a sub-block, of two bits each.
 #[inline(always)]
-fn two_bits(codes: &[u8; 64], sub_block: usize) -> [u8; 16] {
+pub(super) fn two_bits(codes: &[u8; 64], sub_block: usize) -> [u8; 16] {
     let bytes: &[u8; 16] = part(codes, 32 * (sub_block / 8) + 16 * (sub_block % 2));
     bytes.map(|byte| (byte >> (2 * (sub_block / 2 % 4))) & 3)
 }
@@ -70,7 +70,7 @@ fn two_bits(codes: &[u8; 64], sub_block: usize) -> [u8; 16] {
 /// The 16 scales of a q3_k block: their lower four bits are the halves of the first eight bytes, the low halves first;
 /// their upper two are the pairs of bits of the last four bytes, the lowest pairs first.
 #[inline(always)]
-fn scales_of_q3_k(packed: &[u8; 12]) -> [i8; 16] {
+pub(super) fn scales_of_q3_k(packed: &[u8; 12]) -> [i8; 16] {
     std::array::from_fn(|i| {
         let low = if i < 8 { packed[i] & 15 } else { packed[i - 8] >> 4 };
         let high = (packed[8 + i % 4] >> (2 * (i / 4))) & 3;
@@ -136,7 +136,7 @@ fn q8_k(block: &[u8; 292], out: &mut [f32; 256]) {
 
 /// The 128 codes of half a q6_k block, from their lower four bits and their upper two.
 #[inline(always)]
-fn six_bits(low: &[u8; 64], high: &[u8; 32]) -> [u8; 128] {
+pub(super) fn six_bits(low: &[u8; 64], high: &[u8; 32]) -> [u8; 128] {
     let mut codes = [0; 128];
     for i in 0..32 {
         codes[i] = (low[i] & 15) | ((high[i] & 0x03) << 4);
@@ -154,18 +154,25 @@ fn six_bits(low: &[u8; 64], high: &[u8; 32]) -> [u8; 128] {
 /// minima high), and their upper 2 in what is left of bytes 0 to 3 and 4 to 7.
 #[inline(always)]
 pub fn scales_and_minima(block: &[u8]) -> ([f32; 8], [f32; 8]) {
+    let (scales, minima) = packed_scales_and_minima(block);
+    (times(scale_at(block, 0), scales), times(scale_at(block, 2), minima))
+}
+
+/// The same before they are multiplied.
+#[inline(always)]
+pub(super) fn packed_scales_and_minima(block: &[u8]) -> ([u8; 8], [u8; 8]) {
     let word = |start| u32::from_le_bytes(*part(block, start));
     let (first, second, third): (u32, u32, u32) = (word(4), word(8), word(12));
     let scales = [first & 0x3f3f_3f3f, (third & 0x0f0f_0f0f) | ((first >> 2) & 0x3030_3030)];
     let minima = [second & 0x3f3f_3f3f, ((third >> 4) & 0x0f0f_0f0f) | ((second >> 2) & 0x3030_3030)];
-    (times(scale_at(block, 0), scales), times(scale_at(block, 2), minima))
+    let bytes = |packed: [u32; 2]| (u64::from(packed[0]) | (u64::from(packed[1]) << 32)).to_le_bytes();
+    (bytes(scales), bytes(minima))
 }
 
-/// `scale` times each of 8 packed bytes.
+/// `scale` times each of 8 bytes.
 #[inline(always)]
-fn times(scale: f32, packed: [u32; 2]) -> [f32; 8] {
-    let packed = u64::from(packed[0]) | (u64::from(packed[1]) << 32);
-    packed.to_le_bytes().map(|byte| scale * f32::from(byte))
+fn times(scale: f32, bytes: [u8; 8]) -> [f32; 8] {
+    bytes.map(|byte| scale * f32::from(byte))
 }
 
 /// Sub-blocks `2 pair` and `2 pair + 1` of a block's output.

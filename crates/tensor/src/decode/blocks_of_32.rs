@@ -89,16 +89,16 @@ fn iq4_nl(block: &[u8; 18], out: &mut [f32; 32]) {
     uneven_codes(scale_at(block, 0), part(block, 2), out);
 }
 
+/// The values of iq4_nl's codes.
+pub(super) const UNEVEN: [i8; 16] =
+    [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+
 /// `scale` times the values of 32 codes of iq4_nl.
 #[inline(always)]
 pub(super) fn uneven_codes(scale: f32, packed: &[u8; 16], out: &mut [f32; 32]) {
-    const VALUES: [f32; 16] = [
-        -127.0, -104.0, -83.0, -65.0, -49.0, -35.0, -22.0, -10.0, 1.0, 13.0, 25.0, 38.0, 53.0, 69.0, 89.0,
-        113.0,
-    ];
     let codes = twice(packed);
     for (i, value) in out.iter_mut().enumerate() {
-        *value = scale * VALUES[usize::from(four_bits(&codes, i))];
+        *value = scale * f32::from(UNEVEN[usize::from(four_bits(&codes, i))]);
     }
 }
 
@@ -131,7 +131,7 @@ pub(super) fn twice(packed: &[u8; 16]) -> [u8; 32] {
 
 /// The 32 codes of a block, from their fifth bits and their lower four.
 #[inline(always)]
-fn five_bits(high: &[u8; 4], low: &[u8; 16]) -> [u32; 32] {
+pub(super) fn five_bits(high: &[u8; 4], low: &[u8; 16]) -> [u32; 32] {
     let high = u32::from_le_bytes(*high);
     let mut codes = [0; 32];
     for i in 0..16 {

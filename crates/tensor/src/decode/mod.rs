@@ -29,10 +29,12 @@ macro_rules! block_format {
 
 mod blocks_of_256;
 mod blocks_of_32;
+pub mod codes;
 mod half_precision;
 mod integers;
 mod lattice;
 mod plain;
+mod random_blocks;
 mod scaled;
 mod small_floats;
 mod ternary;
@@ -43,6 +45,7 @@ pub use half_precision::f16_to_f32;
 pub use integers::integers;
 pub use lattice::{Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Xs};
 pub use plain::{Bf16, F4E2M1, F8E4M3, F8E5M2, F8E8M0, F16, F32, F64, I8, I16, I32, I64, U8};
+pub use random_blocks::random_blocks;
 pub use scaled::{F8Scaled, Nvfp4, Nvfp4Scaled, Q4Z, Q8Z};
 pub use ternary::{Q1_0, Q2_0, Tq1_0, Tq2_0};
 

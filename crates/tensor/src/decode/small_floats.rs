@@ -65,10 +65,11 @@ pub(super) fn e2m1_to_f32(code: u8) -> f32 {
     VALUES[usize::from(code & 15)]
 }
 
+/// Twice the values of E2M1 codes; negative zero is zero, as GGUF has it.
+pub(super) const TWICE_E2M1: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+
 /// Twice the value of an E2M1 code of 4 bits; negative zero is zero, as GGUF has it.
 #[inline(always)]
 pub(super) fn twice_e2m1(code: u8) -> f32 {
-    const VALUES: [f32; 16] =
-        [0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 0.0, -1.0, -2.0, -3.0, -4.0, -6.0, -8.0, -12.0];
-    VALUES[usize::from(code & 15)]
+    f32::from(TWICE_E2M1[usize::from(code & 15)])
 }

@@ -8,6 +8,7 @@ use super::memory::Memory;
 use super::sample::{
     argmax, argmax_parts, count_tokens, sample_maxima, sample_parts, sample_tokens, take_tokens,
 };
+use crate::codes::Units;
 use crate::error::CudaError;
 use crate::jit::Variant;
 use crate::number::Number;
@@ -22,7 +23,7 @@ pub(super) type Outcome = Result<(), CudaError>;
 type Simulation = fn(&mut Call<'_>) -> Outcome;
 
 /// What each entry does.
-const KERNELS: [(&str, Simulation); 35] = [
+const KERNELS: [(&str, Simulation); 39] = [
     ("add", |call| pairwise(call, gates::add)),
     ("add_rms_norm", add_rms_norm),
     ("argmax", argmax),
@@ -36,14 +37,17 @@ const KERNELS: [(&str, Simulation); 35] = [
     ("concat", concat),
     ("count_tokens", count_tokens),
     ("embed", embed),
+    ("embed_codes", embed),
     ("finish_qkv", finish_qkv),
     ("gather_rows", gather_rows),
     ("gelu_gate", |call| pairwise(call, gates::gelu_gate)),
     ("head_norm", head_norm),
     ("linear", matrix_product),
+    ("linear_codes", mapped_product),
     ("linear_few", mapped_product),
     ("linear_many", mapped_product),
     ("linear_one", product_of_one),
+    ("place_units", place_units),
     ("position_scale", scale_by_position),
     ("repack", repack),
     ("rms_norm", rms_norm),
@@ -57,6 +61,7 @@ const KERNELS: [(&str, Simulation); 35] = [
     ("slice", slice),
     ("soft_cap", |call| elementwise(call, gates::soft_cap)),
     ("take_tokens", take_tokens),
+    ("unpack", unpack),
     ("write_kv", write_kv),
 ];
 
@@ -269,6 +274,10 @@ fn repack(call: &mut Call<'_>) -> Outcome {
 
 /// A weight as the kernels find it, row-major.
 fn weight(call: &Call<'_>, from: Address, n: usize, k: usize) -> Result<Vec<f32>, CudaError> {
+    if let Some(units) = call.define("W").and_then(Units::named).filter(|_| call.number("W") == Number::F32) {
+        let bytes = call.memory.read(call.entry, from, units.matrix_bytes([n, k]))?;
+        return Ok(units.read(bytes, [n, k]));
+    }
     let number = call.number("W");
     if number == Number::F32 {
         return call.floats(from, n * k);
@@ -285,7 +294,7 @@ fn weight(call: &Call<'_>, from: Address, n: usize, k: usize) -> Result<Vec<f32>
 fn mapped_product(call: &mut Call<'_>) -> Outcome {
     let ([y, map, matrix, bias], sizes) = (call.addresses()?, call.sizes()?);
     let [low, high] = [call.word(map, 0)?, call.word(map, 1)?].map(u64::from);
-    if call.entry == "linear_few" {
+    if call.entry != "linear_many" {
         let [_chunk, stages] = call.sizes()?;
         if stages < 2 {
             return Err(call.odd("a ring of less than two stages".to_owned()));
@@ -303,14 +312,14 @@ fn product_of_one(call: &mut Call<'_>) -> Outcome {
     }
     if a == Address::NONE {
         let x = call.memory.numbers(call.entry, call.number("W"), (x, k))?;
-        return product_of(call, [y, matrix, bias], Numbers::new(k, x), n);
+        return product_of(call, [y, matrix, bias], Numbers::new(k, x), [n, n]);
     }
     let [a, b] = [call.matrix(a, 1, k)?, call.matrix(b, 1, k)?];
     let (added, weight) = (gates::add(&a, &b), call.floats(norm, k)?);
     call.put_floats(sum, &added.data)?;
     let number = call.number("W");
     let rounded = number.decode(&number.encode(&norms::rms_norm(&added, &weight, epsilon).data));
-    product_of(call, [y, matrix, bias], Numbers::new(k, rounded), n)
+    product_of(call, [y, matrix, bias], Numbers::new(k, rounded), [n, n])
 }
 
 fn matrix_product(call: &mut Call<'_>) -> Outcome {
@@ -318,16 +327,23 @@ fn matrix_product(call: &mut Call<'_>) -> Outcome {
     product(call, addresses, sizes)
 }
 
-fn product(call: &mut Call<'_>, [y, x, matrix, bias]: [Address; 4], [m, n, k]: [usize; 3]) -> Outcome {
-    let x = call.memory.numbers(call.entry, call.number("W"), (x, m * k))?;
-    product_of(call, [y, matrix, bias], Numbers::new(k, x), n)
+fn product(call: &mut Call<'_>, [y, x, matrix, bias]: [Address; 4], sizes: [usize; 4]) -> Outcome {
+    let [m, n, k, stride] = sizes;
+    let reads = if call.entry == "linear_codes" { Number::Bf16 } else { call.number("W") };
+    let x = call.memory.numbers(call.entry, reads, (x, m * k))?;
+    product_of(call, [y, matrix, bias], Numbers::new(k, x), [n, stride])
 }
 
-fn product_of(call: &mut Call<'_>, [y, matrix, bias]: [Address; 3], x: Numbers, n: usize) -> Outcome {
+fn product_of(
+    call: &mut Call<'_>,
+    [y, matrix, bias]: [Address; 3],
+    x: Numbers,
+    [n, stride]: [usize; 2],
+) -> Outcome {
     let (matrix, bias) = (weight(call, matrix, n, x.width)?, call.optional(bias, n)?);
     let made = linear::linear(&x, &matrix, bias.as_deref());
     let gate = match call.define("GATE") {
-        None => return call.put("Y", y, &made.data),
+        None => return put_rows(call, y, &made, stride),
         Some("1") => gates::silu_gate,
         Some(_) => gates::gelu_gate,
     };
@@ -337,7 +353,41 @@ fn product_of(call: &mut Call<'_>, [y, matrix, bias]: [Address; 3], x: Numbers, 
             made.rows().flat_map(|row| row.chunks(16).flat_map(move |tile| &tile[first..first + 8]));
         Numbers::new(n / 2, columns.copied().collect())
     };
-    call.put("Y", y, &gate(&half(0), &half(8)).data)
+    put_rows(call, y, &gate(&half(0), &half(8)), stride)
+}
+
+/// Rows that lie so many numbers apart.
+fn put_rows(call: &mut Call<'_>, y: Address, rows: &Numbers, stride: usize) -> Outcome {
+    let bytes = stride * call.number("Y").bytes();
+    rows.rows().enumerate().try_for_each(|(number, row)| call.put("Y", y.offset(number * bytes), row))
+}
+
+fn units(call: &Call<'_>) -> Result<Units, CudaError> {
+    let found = call.define("W").and_then(Units::named);
+    found.ok_or_else(|| call.odd(format!("variant `{}` names no format of codes", call.variant)))
+}
+
+fn unpack(call: &mut Call<'_>) -> Outcome {
+    let ([out, codes], [n, k]) = (call.addresses()?, call.sizes()?);
+    let units = units(call)?;
+    let weights = units.read(call.memory.read(call.entry, codes, units.matrix_bytes([n, k]))?, [n, k]);
+    let mut tiles = vec![0; n.next_multiple_of(16) * k.next_multiple_of(64) * 2];
+    for (place, weight) in weights.iter().enumerate() {
+        let at = tile_place(place / k, place % k, k) * 2;
+        tiles[at..at + 2].copy_from_slice(&Number::Bf16.encode(&[*weight]));
+    }
+    call.memory.write(call.entry, out, &tiles)
+}
+
+fn place_units(call: &mut Call<'_>) -> Outcome {
+    let ([out, source], [eights, runs, first, every]) = (call.addresses()?, call.sizes()?);
+    let bytes = units(call)?.bytes();
+    let place = |eight: usize, run: usize| ((eight / 2 * runs + run) * 2 + eight % 2) * bytes;
+    for (eight, run) in (0..eights).flat_map(|eight| (0..runs).map(move |run| (eight, run))) {
+        let unit = call.memory.read(call.entry, source.offset(place(eight, run)), bytes)?.to_vec();
+        call.memory.write(call.entry, out.offset(place(first + eight * every, run)), &unit)?;
+    }
+    Ok(())
 }
 
 fn embed(call: &mut Call<'_>) -> Outcome {

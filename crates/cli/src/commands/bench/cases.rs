@@ -141,7 +141,7 @@ fn load_options(arguments: &BenchArguments) -> LoadOptions {
         context: Some((most(&arguments.depth) + tokens).max(streams)),
         sequences: Some(streams),
         kv_format: arguments.kv.format,
-        random_weights: arguments.has_random_weights(),
+        random_weights: arguments.weights.random(),
         ..LoadOptions::default()
     }
 }

@@ -35,9 +35,8 @@ impl Costs {
         step_rows: usize,
         weights: WeightsOf,
     ) -> Result<Self, Failure> {
-        if weights == WeightsOf::Random {
-            let formats =
-                program.weights.iter().map(|used| gannet_loader::random::format(used.role)).collect();
+        if let Some(random) = weights.random() {
+            let formats = program.weights.iter().map(|used| random.of(used)).collect();
             return Ok(Self { program, formats, machine, step_rows });
         }
         let opened = gannet_loader::open(path)?;

@@ -22,6 +22,7 @@ use crate::arguments::values;
 use crate::arguments::{KvArguments, ModelArguments};
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
+use gannet_loader::random::RandomFormat;
 use std::path::PathBuf;
 
 const HELP: &str = "\
@@ -115,6 +116,24 @@ enum WeightsOf {
     Stored,
     /// Random numbers in bf16, in the shapes of a folder's config.json
     Random,
+    /// The same in the format q8_0
+    #[value(name = "random-q8_0")]
+    RandomQ8_0,
+    /// The same in the formats of files called Q4_K_M
+    #[value(name = "random-q4_k_m")]
+    RandomQ4KM,
+}
+
+impl WeightsOf {
+    /// What random matrices are encoded in.
+    fn random(self) -> Option<RandomFormat> {
+        match self {
+            WeightsOf::Stored => None,
+            WeightsOf::Random => Some(RandomFormat::Bf16),
+            WeightsOf::RandomQ8_0 => Some(RandomFormat::Q8_0),
+            WeightsOf::RandomQ4KM => Some(RandomFormat::Q4KM),
+        }
+    }
 }
 
 /// Runs the command.
@@ -132,10 +151,6 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
 }
 
 impl BenchArguments {
-    fn has_random_weights(&self) -> bool {
-        self.weights == WeightsOf::Random
-    }
-
     /// Whether each case runs once more with its nodes timed.
     fn is_profiled(&self) -> bool {
         self.profile || self.timeline.is_some()

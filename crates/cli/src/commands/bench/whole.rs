@@ -48,7 +48,7 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
         context: Some((tokens + 2).max(most)),
         sequences: Some(most),
         kv_format: arguments.kv.format,
-        random_weights: arguments.has_random_weights(),
+        random_weights: arguments.weights.random(),
         ..LoadOptions::default()
     };
     let load = || progress::load(&path, backend.as_ref(), &options);

@@ -114,12 +114,17 @@ fn iq1_m(block: &[u8; 56], out: &mut [f32; 256]) {
 #[inline(always)]
 fn iq4_xs(block: &[u8; 136], out: &mut [f32; 256]) {
     let scale = scale_at(block, 0);
-    let high = u16::from_le_bytes(*part(block, 2));
     for (group, out) in out.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-        let low = u16::from(half_byte(&block[4..], group));
-        let own = i32::from(low | (high >> (2 * group) & 3) << 4) - 32;
-        uneven_codes(scale * own as f32, part(block, 8 + 16 * group), out);
+        uneven_codes(scale * scale_of_iq4_xs(block, group) as f32, part(block, 8 + 16 * group), out);
     }
+}
+
+/// The scale of a sub-block of iq4_xs, before the block's own.
+#[inline(always)]
+pub(super) fn scale_of_iq4_xs(block: &[u8], group: usize) -> i32 {
+    let high = u16::from_le_bytes(*part(block, 2));
+    let low = u16::from(half_byte(&block[4..], group));
+    i32::from(low | (high >> (2 * group) & 3) << 4) - 32
 }
 
 /// `scale` times the numbers of `point`, negated where the bit of their place in `signs` is set.

@@ -81,7 +81,7 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
         context: longest.map(|tokens| tokens.max(sequences)),
         sequences: Some(sequences),
         kv_format: arguments.kv.format,
-        random_weights: arguments.has_random_weights(),
+        random_weights: arguments.weights.random(),
         // Without chunks a whole prompt is one step.
         step_rows: given.step_tokens.map(|tokens| tokens.max(DEFAULT_STEP_ROWS)),
         ..LoadOptions::default()
