@@ -354,7 +354,9 @@ impl Weights for CudaWeights {
 
     fn remarks(&self) -> Vec<String> {
         let remark = |(format, count): (&Format, &usize)| {
-            format!("{count} weights in `{format}` have no kernels of their own: they take the room and the time of bf16")
+            format!(
+                "{count} weights in `{format}` have no kernels of their own: they take the room and the time of bf16"
+            )
         };
         self.decoded.iter().map(remark).collect()
     }

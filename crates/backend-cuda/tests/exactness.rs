@@ -408,7 +408,11 @@ fn codes_are_close_to_the_reference_over_the_same_rounded_weights() {
         let found = Device::new(&backend, case).logits(&part());
         let expected = Device::new(&ReferenceBackend::as_bf16(), case).logits(&part());
         let largest = expected.iter().flatten().fold(0.0f32, |most, x| most.max(x.abs()));
-        let errors = found.iter().flatten().zip(expected.iter().flatten()).map(|(found, expected)| (found - expected).abs());
+        let errors = found
+            .iter()
+            .flatten()
+            .zip(expected.iter().flatten())
+            .map(|(found, expected)| (found - expected).abs());
         let worst = errors.fold(0.0, f32::max);
         // Values are rounded to bf16 between the products.
         assert!(largest > 0.0 && worst <= 0.03 * largest, "{case:?}: off by {worst} of {largest}");

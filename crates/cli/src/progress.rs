@@ -51,6 +51,9 @@ pub(crate) fn load(path: &Path, backend: &dyn Backend, options: &LoadOptions) ->
     let watch = |progress: Progress| bar.show(progress.weights, progress.total);
     let loaded = gannet_loader::load(path, backend, options, &watch)?;
     drop(bar);
+    for remark in &loaded.remarks {
+        eprintln!("gannet: note: {remark}");
+    }
     if let Some(first) = loaded.unused.first() {
         let count = loaded.unused.len();
         eprintln!("gannet: note: {count} of the model's tensors are not read, among them `{first}`");

@@ -209,9 +209,9 @@ fn codes() -> Vec<Variant> {
 fn code_products(name: &'static str) -> impl Iterator<Item = Variant> {
     let gated = |gate| Made { format: Number::Bf16, gate: Some(gate) };
     let kinds = [(Made::PLAIN, 1), (Made::PLAIN, 2), (gated(Gate::Silu), 2), (gated(Gate::Gelu), 2)];
-    CODES_ROWS.into_iter().flat_map(move |rows| {
-        kinds.map(|(made, units)| linear_codes(name, made, [rows, units]))
-    })
+    CODES_ROWS
+        .into_iter()
+        .flat_map(move |rows| kinds.map(|(made, units)| linear_codes(name, made, [rows, units])))
 }
 
 /// Each size of heads in each format of pages, a soft cap and other formats of what is made once a file.

@@ -74,7 +74,9 @@ fn decode(
     let mut data = vec![0.0; view.rows() * view.columns()];
     for (row, out) in data.chunks_mut(view.columns().max(1)).enumerate() {
         match (precision, wanted.role) {
-            (WeightPrecision::Stored, _) | (WeightPrecision::Bf16, WeightRole::Vector) => view.decode_row(row, out),
+            (WeightPrecision::Stored, _) | (WeightPrecision::Bf16, WeightRole::Vector) => {
+                view.decode_row(row, out)
+            }
             (WeightPrecision::Bf16, _) => view.format().decode_as_bf16(view.row(row), out),
         }
     }
