@@ -273,7 +273,7 @@ impl CudaWeights {
             WeightError::Unreadable { name: name.clone(), file, reason: error.to_string() }
         })?;
         if used.role == WeightRole::Vector || self.device.single_precision {
-            return self.decoded(used, &view, (Number::F32, Format::decode));
+            return self.decoded(used, &view, Number::F32);
         }
         if let Some(format) = Number::of_tensor(tensor.format) {
             return self.to_device(used, Stored::Plain(format), &tensor.bytes);
@@ -285,19 +285,22 @@ impl CudaWeights {
             return self.to_device(used, Stored::Codes(units), &packed);
         }
         // Formats without kernels: what they hold, rounded here, in the bytes of bf16.
-        self.decoded(used, &view, (Number::Bf16, Format::decode_as_bf16))
+        self.decoded(used, &view, Number::Bf16)
     }
 
-    /// A weight as plain numbers.
+    /// A weight as plain numbers, in bf16 rounded as codes are.
     fn decoded(
         &self,
         used: &WeightUse,
         view: &TensorView<'_>,
-        (number, decode): (Number, fn(Format, &[u8], &mut [f32])),
+        number: Number,
     ) -> Result<Weight, DeviceError> {
         let mut numbers = vec![0.0; view.rows() * view.columns()];
         for (row, out) in numbers.chunks_mut(view.columns().max(1)).enumerate() {
-            decode(view.format(), view.row(row), out);
+            match number {
+                Number::F32 | Number::F16 => view.decode_row(row, out),
+                Number::Bf16 => view.format().decode_as_bf16(view.row(row), out),
+            }
         }
         self.to_device(used, Stored::Plain(number), &number.encode(&numbers))
     }

@@ -41,10 +41,13 @@ impl Case {
 
     /// The format of a matrix: of values another one than of queries and keys, where both are codes.
     fn format(&self, used: &WeightUse) -> Format {
-        match self.weights {
-            _ if used.role == WeightRole::Vector => Format::F32,
-            Format::Q4K if used.name.ends_with(".v") || used.name.ends_with(".down") => Format::Q6K,
-            other => other,
+        let is_wide = used.name.ends_with(".v") || used.name.ends_with(".down");
+        if used.role == WeightRole::Vector {
+            Format::F32
+        } else if self.weights == Format::Q4K && is_wide {
+            Format::Q6K
+        } else {
+            self.weights
         }
     }
 }
@@ -164,10 +167,12 @@ impl WeightSource for Weights {
                 let is_vector = used.role == WeightRole::Vector;
                 let numbers =
                     (0..count).map(|_| if is_vector { 1.0 + 0.1 * uniform() } else { scale * uniform() });
-                let bytes = match format {
-                    Format::F16 => numbers.flat_map(|x| half::f16::from_f32(x).to_le_bytes()).collect(),
-                    Format::Bf16 => numbers.flat_map(|x| bf16_bits(x).to_le_bytes()).collect(),
-                    _ => numbers.flat_map(f32::to_le_bytes).collect(),
+                let bytes = if format == Format::F16 {
+                    numbers.flat_map(|x| half::f16::from_f32(x).to_le_bytes()).collect()
+                } else if format == Format::Bf16 {
+                    numbers.flat_map(|x| bf16_bits(x).to_le_bytes()).collect()
+                } else {
+                    numbers.flat_map(f32::to_le_bytes).collect()
                 };
                 (format, bytes)
             }
@@ -366,7 +371,7 @@ fn a_graph_gives_the_bits_of_single_launches() {
 
 /// A case for each format of codes; on the simulated device, whose kernels know nothing of formats, for one of each order in memory.
 fn coded() -> impl Iterator<Item = Case> {
-    let few = [Format::Q4K, Format::Q5K, Format::Q8_0];
+    let few = [Format::Q4K, Format::Q8_0];
     let taken = move |format: &Format| device::is_card() || few.contains(format);
     let formats = Format::ALL.into_iter().filter(|format| Coding::of(*format).is_some()).filter(taken);
     formats.map(|weights| Case { dim: 128, pages: KvFormat::F16, weights, window: None, soft_cap: None })
@@ -378,7 +383,9 @@ fn codes_give_the_bits_of_the_same_weights_in_bf16_for_every_number_of_rows() {
     for case in coded() {
         let [mut codes, mut rounded] = [false, true].map(|rounded| Device::with(&backend, case, rounded));
         let (tokens, mut start) = (tokens(400), 0);
-        for count in [1, 8, 9, 16, 17, 32, 33, 100] {
+        let counts: &[usize] =
+            if device::is_card() { &[1, 2, 7, 8, 9, 16, 17, 32, 33, 64, 100] } else { &[1, 9, 33] };
+        for count in counts.iter().copied() {
             let part = Part { length: start as u32, tokens: &tokens[start..start + count], first_page: 0 };
             let [found, expected] =
                 [&mut codes, &mut rounded].map(|device| device.logits(&[Part { ..part }]));
@@ -395,7 +402,7 @@ fn codes_give_the_bits_of_the_same_weights_in_bf16_for_every_number_of_rows() {
 #[test]
 fn rows_of_codes_are_the_same_alone_and_among_others() {
     for case in coded() {
-        check(case, &[1, 2, 18, 35, 36, 99]);
+        check(case, &[1, 18, 51, 52]);
     }
 }
 

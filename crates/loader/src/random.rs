@@ -89,9 +89,10 @@ impl WeightSource for RandomWeights<'_> {
             file: "random weights".to_owned(),
         })?;
         let (count, format) = (used.shape.iter().product::<usize>(), self.format.of(used));
-        let bytes = match format {
-            Format::F32 => 1.0f32.to_le_bytes().repeat(count),
-            _ => matrix(name, format, (count, used.shape[used.shape.len() - 1])),
+        let bytes = if format == Format::F32 {
+            1.0f32.to_le_bytes().repeat(count)
+        } else {
+            matrix(name, format, (count, used.shape[used.shape.len() - 1]))
         };
         Ok(WeightTensor { format, shape: used.shape.clone(), bytes: Cow::Owned(bytes) })
     }

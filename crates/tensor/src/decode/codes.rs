@@ -129,7 +129,22 @@ impl Coding {
             Format::Iq4Xs => (4, 32, Table(&UNEVEN), Signed),
             Format::Mxfp4 => (4, 32, Table(&TWICE_E2M1), Brain),
             Format::F8E4M3 | Format::F8Scaled => (8, 32, E4M3, Single),
-            _ => return None,
+            Format::F32
+            | Format::F16
+            | Format::Bf16
+            | Format::F64
+            | Format::U8
+            | Format::I8
+            | Format::I16 => {
+                return None;
+            }
+            Format::I32 | Format::I64 | Format::F8E5M2 | Format::F8E8M0 | Format::F4E2M1 => return None,
+            Format::Q1_0 | Format::Q2_0 | Format::Q8_1 | Format::Q8K | Format::Iq1S | Format::Iq1M => {
+                return None;
+            }
+            Format::Iq2Xxs | Format::Iq2Xs | Format::Iq2S | Format::Iq3Xxs | Format::Iq3S => return None,
+            Format::Tq1_0 | Format::Tq2_0 | Format::Nvfp4 | Format::Q4Z | Format::Q8Z => return None,
+            Format::Nvfp4Scaled => return None,
         };
         Some(Self { bits, group, values, scales })
     }
@@ -178,10 +193,12 @@ pub fn split(format: Format, bytes: &[u8], parts: &mut Parts) {
     let mut codes = [0; BLOCK_MAX];
     for block in bytes.chunks_exact(format.block_bytes()) {
         let codes = &mut codes[..format.block_elements()];
-        match format {
-            Format::F8E4M3 => codes.copy_from_slice(block),
-            _ if format.block_elements() == 32 => split_32(format, block, codes, &mut parts.scales),
-            _ => split_256(format, block, codes, parts),
+        if format == Format::F8E4M3 {
+            codes.copy_from_slice(block);
+        } else if format.block_elements() == 32 {
+            split_32(format, block, codes, &mut parts.scales);
+        } else {
+            split_256(format, block, codes, parts);
         }
         parts.codes.extend_from_slice(codes);
     }
@@ -193,81 +210,72 @@ pub fn split(format: Format, bytes: &[u8], parts: &mut Parts) {
 }
 
 fn split_32(format: Format, block: &[u8], codes: &mut [u8], scales: &mut Vec<u8>) {
-    let (scale_bytes, start) = match format {
-        Format::Q4_1 => (4, 4),
-        Format::Q5_0 => (2, 6),
-        Format::Q5_1 => (4, 8),
-        Format::F8Scaled => (4, 4),
-        Format::Mxfp4 => (1, 1),
-        _ => (2, 2),
-    };
-    match format {
+    let is_one_of = |formats: &[Format]| formats.contains(&format);
+    let scale_bytes = if is_one_of(&[Format::Q4_1, Format::Q5_1, Format::F8Scaled]) { 4 } else { 2 };
+    let packed = if format == Format::Mxfp4 {
         // Powers of two, which bf16 has all of.
-        Format::Mxfp4 => scales.extend(((half_of_e8m0(block[0]).to_bits() >> 16) as u16).to_le_bytes()),
-        _ => scales.extend_from_slice(&block[..scale_bytes]),
-    }
-    let packed = &block[start..];
-    match format {
-        Format::Q8_0 => codes.iter_mut().zip(packed).for_each(|(code, byte)| *code = byte ^ 0x80),
-        Format::F8Scaled => codes.copy_from_slice(packed),
-        Format::Q5_0 | Format::Q5_1 => {
-            let found = five_bits(part(block, start - 4), part(packed, 0));
-            codes.iter_mut().zip(found).for_each(|(code, found)| *code = found as u8);
-        }
-        _ => {
-            let packed = twice(part(packed, 0));
-            codes.iter_mut().enumerate().for_each(|(i, code)| *code = four_bits(&packed, i));
-        }
+        scales.extend(((half_of_e8m0(block[0]).to_bits() >> 16) as u16).to_le_bytes());
+        &block[1..]
+    } else {
+        scales.extend_from_slice(&block[..scale_bytes]);
+        &block[scale_bytes..]
+    };
+    if format == Format::Q8_0 {
+        codes.iter_mut().zip(packed).for_each(|(code, byte)| *code = byte ^ 0x80);
+    } else if format == Format::F8Scaled {
+        codes.copy_from_slice(packed);
+    } else if is_one_of(&[Format::Q5_0, Format::Q5_1]) {
+        let found = five_bits(part(packed, 0), part(packed, 4));
+        codes.iter_mut().zip(found).for_each(|(code, found)| *code = found as u8);
+    } else {
+        let packed = twice(part(packed, 0));
+        codes.iter_mut().enumerate().for_each(|(i, code)| *code = four_bits(&packed, i));
     }
 }
 
 fn split_256(format: Format, block: &[u8], codes: &mut [u8], parts: &mut Parts) {
     let signed = |scale: i32| (scale + 128) as u8;
-    let pairs = |scales: [u8; 8], minima: [u8; 8]| scales.into_iter().zip(minima).flat_map(|(s, m)| [s, m]);
-    match format {
-        Format::Q2K => {
-            parts.scales.extend(block[..16].iter().flat_map(|byte| [byte & 15, byte >> 4]));
-            parts.blocks.extend_from_slice(&block[80..84]);
-            let found = (0..16).flat_map(|sub_block| two_bits(part(block, 16), sub_block));
-            codes.iter_mut().zip(found).for_each(|(code, found)| *code = found);
+    if format == Format::Q2K {
+        parts.scales.extend(block[..16].iter().flat_map(|byte| [byte & 15, byte >> 4]));
+        parts.blocks.extend_from_slice(&block[80..84]);
+        let found = (0..16).flat_map(|sub_block| two_bits(part(block, 16), sub_block));
+        codes.iter_mut().zip(found).for_each(|(code, found)| *code = found);
+    } else if format == Format::Q3K {
+        parts.scales.extend(scales_of_q3_k(part(block, 96)).map(|scale| signed(scale.into())));
+        parts.blocks.extend_from_slice(&block[108..110]);
+        let low = (0..16).flat_map(|sub_block| two_bits(part(block, 32), sub_block));
+        for (i, (code, low)) in codes.iter_mut().zip(low).enumerate() {
+            *code = low | (block[i % 32] >> (i / 32) & 1) << 2;
         }
-        Format::Q3K => {
-            parts.scales.extend(scales_of_q3_k(part(block, 96)).map(|scale| signed(scale.into())));
-            parts.blocks.extend_from_slice(&block[108..110]);
-            let low = (0..16).flat_map(|sub_block| two_bits(part(block, 32), sub_block));
-            for (i, (code, low)) in codes.iter_mut().zip(low).enumerate() {
-                *code = low | (block[i % 32] >> (i / 32) & 1) << 2;
-            }
+    } else if format == Format::Q4K {
+        split_pairs(block, (&block[16..], None), codes, parts);
+    } else if format == Format::Q5K {
+        split_pairs(block, (&block[48..], Some(&block[16..48])), codes, parts);
+    } else if format == Format::Q6K {
+        parts.scales.extend(block[192..208].iter().map(|scale| signed((*scale as i8).into())));
+        parts.blocks.extend_from_slice(&block[208..210]);
+        for (half, codes) in codes.chunks_exact_mut(128).enumerate() {
+            codes.copy_from_slice(&six_bits(part(block, 64 * half), part(block, 128 + 32 * half)));
         }
-        Format::Q4K | Format::Q5K => {
-            let (scales, minima) = packed_scales_and_minima(block);
-            parts.scales.extend(pairs(scales, minima));
-            parts.blocks.extend_from_slice(&block[..4]);
-            let (fifth, packed) = if format == Format::Q5K {
-                (Some(&block[16..48]), &block[48..])
-            } else {
-                (None, &block[16..])
-            };
-            for (i, code) in codes.iter_mut().enumerate() {
-                let (sub_block, place) = (i / 32, i % 32);
-                let low = packed[sub_block / 2 * 32 + place] >> (sub_block % 2 * 4) & 15;
-                *code = low | fifth.map_or(0, |fifth| (fifth[place] >> sub_block & 1) << 4);
-            }
+    } else {
+        parts.scales.extend((0..8).map(|group| signed(scale_of_iq4_xs(block, group))));
+        parts.blocks.extend_from_slice(&block[..2]);
+        for (group, codes) in codes.chunks_exact_mut(32).enumerate() {
+            let packed = twice(part(block, 8 + 16 * group));
+            codes.iter_mut().enumerate().for_each(|(i, code)| *code = four_bits(&packed, i));
         }
-        Format::Q6K => {
-            parts.scales.extend(block[192..208].iter().map(|scale| signed((*scale as i8).into())));
-            parts.blocks.extend_from_slice(&block[208..210]);
-            for (half, codes) in codes.chunks_exact_mut(128).enumerate() {
-                codes.copy_from_slice(&six_bits(part(block, 64 * half), part(block, 128 + 32 * half)));
-            }
-        }
-        _ => {
-            parts.scales.extend((0..8).map(|group| signed(scale_of_iq4_xs(block, group))));
-            parts.blocks.extend_from_slice(&block[..2]);
-            for (i, code) in codes.iter_mut().enumerate() {
-                *code = four_bits(&twice(part(block, 8 + i / 32 * 16)), i % 32);
-            }
-        }
+    }
+}
+
+/// A block of q4_k or q5_k: halves of bytes, and the fifth bits.
+fn split_pairs(block: &[u8], (packed, fifth): (&[u8], Option<&[u8]>), codes: &mut [u8], parts: &mut Parts) {
+    let (scales, minima) = packed_scales_and_minima(block);
+    parts.scales.extend(scales.into_iter().zip(minima).flat_map(|(scale, minimum)| [scale, minimum]));
+    parts.blocks.extend_from_slice(&block[..4]);
+    for (i, code) in codes.iter_mut().enumerate() {
+        let (sub_block, place) = (i / 32, i % 32);
+        let low = packed[sub_block / 2 * 32 + place] >> (sub_block % 2 * 4) & 15;
+        *code = low | fifth.map_or(0, |fifth| (fifth[place] >> sub_block & 1) << 4);
     }
 }
 

@@ -34,40 +34,34 @@ pub fn random_blocks(format: Format, count: usize, deviation: f32, seed: u64) ->
 /// Gives a block the scale 2^exponent, and where it has minima such as put the middle of its codes at 0.
 fn set_scales(format: Format, block: &mut [u8], exponent: i32) {
     let half = |exponent: i32| ((((exponent + 15) as u16) << 10) & 0x7c00).to_le_bytes();
-    let scale_at = match format {
-        Format::Q2K => 80,
-        Format::Q3K => 108,
-        Format::Q6K => 208,
-        _ => 0,
-    };
-    match format {
-        // Signs, and magnitudes below 2 that are numbers.
-        Format::F8E4M3 => block[0] &= 0xbf,
-        Format::F8Scaled => {
-            block[..4].copy_from_slice(&2.0f32.powi(exponent).to_le_bytes());
-            block[4..].iter_mut().for_each(|code| *code &= 0xbf);
-        }
-        Format::Mxfp4 => block[0] = (exponent + 127) as u8,
-        _ => block[scale_at..scale_at + 2].copy_from_slice(&half(exponent)),
+    let is_one_of = |formats: &[Format]| formats.contains(&format);
+    let places = [(Format::Q2K, 80), (Format::Q3K, 108), (Format::Q6K, 208)];
+    let scale_at = places.into_iter().find(|(other, _)| *other == format).map_or(0, |(_, at)| at);
+    if format == Format::F8E4M3 {
+        // A sign, and a magnitude below 2 that is a number.
+        block[0] &= 0xbf;
+    } else if format == Format::F8Scaled {
+        block[..4].copy_from_slice(&2.0f32.powi(exponent).to_le_bytes());
+        block[4..].iter_mut().for_each(|code| *code &= 0xbf);
+    } else if format == Format::Mxfp4 {
+        block[0] = (exponent + 127) as u8;
+    } else {
+        block[scale_at..scale_at + 2].copy_from_slice(&half(exponent));
     }
-    match format {
+    let bits = if is_one_of(&[Format::Q4_1, Format::Q4K]) { 4 } else { 5 };
+    if is_one_of(&[Format::Q4_1, Format::Q5_1]) {
         // The minimum is added.
-        Format::Q4_1 | Format::Q5_1 => {
-            let middle = if format == Format::Q4_1 { 3 } else { 4 };
-            block[2..4].copy_from_slice(&half(exponent + middle));
-            block[3] |= 0x80;
-        }
-        Format::Q2K => {
-            block[82..84].copy_from_slice(&half(exponent + 1));
-            block[..16].iter_mut().for_each(|scales| *scales = *scales & 15 | *scales << 4);
-        }
-        Format::Q4K | Format::Q5K => {
-            let middle = if format == Format::Q4K { 3 } else { 4 };
-            block[2..4].copy_from_slice(&half(exponent + middle));
-            block.copy_within(4..8, 8);
-            block[12..16].iter_mut().for_each(|scales| *scales = *scales & 15 | *scales << 4);
-        }
-        _ => {}
+        block[2..4].copy_from_slice(&half(exponent + bits - 1));
+        block[3] |= 0x80;
+    } else if format == Format::Q2K {
+        // One and a half times as much.
+        block[82..84].copy_from_slice(&half(exponent));
+        block[83] |= 0x02;
+        block[..16].iter_mut().for_each(|scales| *scales = *scales & 15 | *scales << 4);
+    } else if is_one_of(&[Format::Q4K, Format::Q5K]) {
+        block[2..4].copy_from_slice(&half(exponent + bits - 1));
+        block.copy_within(4..8, 8);
+        block[12..16].iter_mut().for_each(|scales| *scales = *scales & 15 | *scales << 4);
     }
 }
 
