@@ -40,7 +40,9 @@ impl Folds {
             let product = weights.product(reader)?;
             let is_read_as_made = formats[normed.0 as usize] == product.reads();
             let is_returned = program.outputs.iter().any(|(_, id)| *id == normed);
-            let [Weight { stored: Stored::Plain(format), shape, .. }] = product.parts[..] else { return None };
+            let [Weight { stored: Stored::Plain(format), shape, .. }] = product.parts[..] else {
+                return None;
+            };
             let size = [1, shape[0], shape[1]];
             let choice = products::choose(device, *format, product.made(Number::F32), size);
             let can_make = choice.entry == products::ONE_ROW

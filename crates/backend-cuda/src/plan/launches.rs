@@ -283,7 +283,12 @@ impl Frame<'_> {
     }
 
     /// The arguments of `linear_one` but for its shape: its row, or what it makes that of.
-    pub(super) fn one_row(&self, [y, read, weight, bias]: [Address; 4], [n, k]: [u32; 2], x: ValueId) -> Vec<Argument> {
+    pub(super) fn one_row(
+        &self,
+        [y, read, weight, bias]: [Address; 4],
+        [n, k]: [u32; 2],
+        x: ValueId,
+    ) -> Vec<Argument> {
         let none = Address::NONE;
         let (row, epsilon) = match self.fold_of(x) {
             None => ([none, read, none, none, none], 0.0),
