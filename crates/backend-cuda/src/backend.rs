@@ -13,7 +13,7 @@ use crate::weights::CudaWeights;
 use gannet_ops::numerics::VOCABULARY_PARTITION;
 use gannet_ops::sampling::passes::GROUP;
 use gannet_ops::{
-    Backend, BatchLimits, Budget, DeviceError, Fusion, Plan, Program, State, StateLayout, StepId,
+    Backend, BatchLimits, Budget, DeviceError, Fusion, Plan, Program, Rollback, State, StateLayout, StepId,
     WeightSource, WeightUse, Weights,
 };
 use std::collections::{BTreeSet, HashMap};
@@ -186,6 +186,10 @@ impl Backend for CudaBackend {
         let jobs = STEPS_IN_FLIGHT * (vocabulary.div_ceil(32) + JOB_WORDS);
         let of_sequence = (words + room + jobs).saturating_mul(size_of::<u32>());
         of_sequence.saturating_mul(sequences) as u64
+    }
+
+    fn rollback(&self) -> Rollback {
+        Rollback::Candidates
     }
 
     fn free_bytes(&self) -> Option<u64> {

@@ -17,6 +17,7 @@ mod plan;
 
 mod codes;
 mod state;
+mod units;
 mod weights;
 
 pub mod jit;

@@ -2,17 +2,18 @@
 //! at how often a token occurred, on the device too.
 //!
 //! A page of a group has the group's layers one after the other, each as keys `[kv_head][64][key_dim]`, then values
-//! `[kv_head][64][value_dim]`. Recurrent state has no kernels yet and is refused.
+//! `[kv_head][64][value_dim]`. Recurrent state lies in units ([`crate::units`]).
 
 use crate::backend::Device;
 use crate::driver::{Address, DeviceBuffer};
 use crate::error::{unknown, unsupported};
 use crate::number::Number;
+use crate::units::{Candidate, LayerUnits, Units, Uses};
 use gannet_ops::sampling::History;
 use gannet_ops::step::Steps;
 use gannet_ops::{
-    Budget, DeviceError, GroupId, PageId, PagedLayout, Program, RecurrentBank, SamplerSlot, SnapshotId,
-    State, StateBytes, StateEntry, StateId, StateLayout, StepId,
+    Batch, Budget, DeviceError, GroupId, PageId, PagedLayout, Program, RecurrentBank, SamplerSlot,
+    SnapshotId, State, StateBytes, StateEntry, StateId, StateLayout, StepId,
 };
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +25,9 @@ pub(crate) struct CudaState {
     device: Arc<Device>,
     layout: StateLayout,
     groups: Vec<Pool>,
-    layers: Vec<Layer>,
+    /// For each entry of the layout, its place in pages; `None` for recurrent state.
+    layers: Vec<Option<Layer>>,
+    units: Units,
     memory: Arc<Mutex<Memory>>,
     /// For each sampler slot, what draws on the device look back at.
     counts: Vec<Option<Counts>>,
@@ -34,7 +37,7 @@ pub(crate) struct CudaState {
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(crate) histories: Vec<History>,
-    pub(crate) steps: Steps<()>,
+    pub(crate) steps: Steps<Vec<Candidate>>,
 }
 
 /// How often each token of a history occurs, on the device.
@@ -101,6 +104,7 @@ impl CudaState {
             layout: layout.clone(),
             groups: layout.groups.iter().enumerate().map(pool).collect::<Result<_, _>>()?,
             layers,
+            units: Units::new(device, layout, budget)?,
             memory: Arc::new(Mutex::new(Memory {
                 histories: vec![History::default(); budget.sampler_slots as usize],
                 steps: Steps::default(),
@@ -151,7 +155,8 @@ impl CudaState {
 
     /// One layer's keys and values.
     pub(crate) fn layer(&self, state: StateId) -> LayerPages<'_> {
-        let Layer { layout, formats, offset } = &self.layers[state.0 as usize];
+        let layer = self.layers[state.0 as usize].as_ref();
+        let Layer { layout, formats, offset } = layer.expect("the verifier saw a paged entry here");
         let pool = &self.groups[layout.group.0 as usize];
         LayerPages {
             layout,
@@ -159,6 +164,23 @@ impl CudaState {
             page_bytes: pool.page_bytes as u64,
             value_offset: (layout.page_elements().0 * formats.0.bytes()) as u64,
         }
+    }
+
+    /// One layer's windows and matrices.
+    pub(crate) fn recurrent_layer(&self, state: StateId) -> LayerUnits<'_> {
+        match &self.layout.entries[state.0 as usize] {
+            StateEntry::Recurrent(layout) => self.units.layer(state, layout),
+            StateEntry::Paged(_) => unreachable!("the verifier saw a recurrent entry here"),
+        }
+    }
+
+    /// The units of recurrent state that the rows of a batch use; none where there is no such state.
+    pub(crate) fn uses(&self, batch: &Batch) -> Result<Uses, DeviceError> {
+        if !self.layout.is_recurrent() {
+            return Ok(Uses::default());
+        }
+        let memory = self.memory();
+        self.units.uses(batch, memory.steps.kept().flatten())
     }
 
     /// The page of a group that belongs to rows that are none.
@@ -176,18 +198,16 @@ impl CudaState {
     }
 }
 
-fn layer(entry: &StateEntry, ends: &mut [usize]) -> Result<Layer, DeviceError> {
+fn layer(entry: &StateEntry, ends: &mut [usize]) -> Result<Option<Layer>, DeviceError> {
     let layout = match entry {
         StateEntry::Paged(layout) => layout,
-        StateEntry::Recurrent(_) => {
-            return Err(unsupported("gated_delta_rule", "recurrent state has no kernels yet"));
-        }
+        StateEntry::Recurrent(_) => return Ok(None),
     };
     let end = ends.get_mut(layout.group.0 as usize);
     let end = end.ok_or_else(|| unknown("page group", layout.group.0, "the layout has fewer"))?;
     let offset = *end;
     *end += layout.page_bytes();
-    Ok(Layer { layout: layout.clone(), formats: page_formats(layout)?, offset })
+    Ok(Some(Layer { layout: layout.clone(), formats: page_formats(layout)?, offset }))
 }
 
 pub(crate) fn lock(memory: &Mutex<Memory>) -> MutexGuard<'_, Memory> {
@@ -219,20 +239,23 @@ impl State for CudaState {
     }
 
     fn accept(&mut self, step: StepId, rows: &[u32]) -> Result<(), DeviceError> {
-        // Rows in pages stand or are written again; only recurrent state would have to be chosen.
-        self.memory().steps.get(step)?.check_accepted(rows)
+        // Rows in pages stand or are written again; only recurrent state has to be chosen.
+        let mut memory = self.memory();
+        let step = memory.steps.get_mut(step)?;
+        step.check_accepted(rows)?;
+        std::mem::take(&mut step.kept).iter().try_for_each(|candidate| self.units.settle(candidate, rows))
     }
 
     fn snapshot(&mut self, bank: RecurrentBank) -> Result<SnapshotId, DeviceError> {
-        Err(unknown("recurrent slot", bank.slot, "the layout has no recurrent state"))
+        self.units.snapshot(bank)
     }
 
-    fn restore(&mut self, snapshot: SnapshotId, _bank: RecurrentBank) -> Result<(), DeviceError> {
-        Err(unknown("snapshot", snapshot.0, "the layout has no recurrent state"))
+    fn restore(&mut self, snapshot: SnapshotId, bank: RecurrentBank) -> Result<(), DeviceError> {
+        self.units.restore(snapshot, bank)
     }
 
     fn forget(&mut self, snapshot: SnapshotId) -> Result<(), DeviceError> {
-        Err(unknown("snapshot", snapshot.0, "the layout has no recurrent state"))
+        self.units.forget(snapshot)
     }
 
     fn start_history(&mut self, slot: SamplerSlot, history: History) -> Result<(), DeviceError> {
@@ -247,7 +270,9 @@ impl State for CudaState {
     fn bytes(&self) -> StateBytes {
         let pages = self.groups.iter().map(|pool| pool.buffer.bytes() as u64).sum();
         let counts = self.counts.iter().flatten().map(|counts| counts.buffer.bytes() as u64).sum();
-        StateBytes { pages, slots: counts, ..StateBytes::default() }
+        let mut bytes = StateBytes { pages, slots: counts, ..StateBytes::default() };
+        self.units.add_bytes(&mut bytes);
+        bytes
     }
 
     fn as_any(&self) -> &dyn Any {

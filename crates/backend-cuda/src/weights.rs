@@ -104,7 +104,7 @@ impl CudaWeights {
                     *weights.decoded.entry(tensor.format).or_default() += 1;
                 }
                 weights.stored.insert(used.name.clone(), weight.stored);
-                if used.role == WeightRole::Vector {
+                if is_numbers(used.role) {
                     weights.vectors.insert(used.name.clone(), Arc::new(weight));
                 } else {
                     weights.matrices().raw.insert(used.name.clone(), weight);
@@ -134,7 +134,7 @@ impl CudaWeights {
             let (expected, found) = (wanted.shape.clone(), used.shape.clone());
             return Err(WeightError::WrongShape { name, file, expected, found }.into());
         }
-        if (used.role == WeightRole::Vector) != (wanted.role == WeightRole::Vector) {
+        if is_numbers(used.role) != is_numbers(wanted.role) {
             return Err(unsupported("compile", format!("weight `{name}` was uploaded for another role")));
         }
         Ok(())
@@ -272,7 +272,7 @@ impl CudaWeights {
         let view = TensorView::new(tensor.format, &tensor.shape, &tensor.bytes).map_err(|error| {
             WeightError::Unreadable { name: name.clone(), file, reason: error.to_string() }
         })?;
-        if used.role == WeightRole::Vector || self.device.single_precision {
+        if is_numbers(used.role) || self.device.single_precision {
             return self.decoded(used, &view, Number::F32);
         }
         if let Some(format) = Number::of_tensor(tensor.format) {
@@ -335,15 +335,24 @@ fn can_follow(last: &Weight, next: &Weight) -> bool {
     is_whole && last.stored == next.stored
 }
 
+/// Whether a weight is kept as float32 in its own order.
+pub(crate) fn is_numbers(role: WeightRole) -> bool {
+    matches!(role, WeightRole::Vector | WeightRole::Convolution)
+}
+
 fn check_role(used: &WeightUse) -> Result<(), DeviceError> {
-    let op = match used.role {
-        WeightRole::Vector | WeightRole::Matrix | WeightRole::Embedding | WeightRole::TiedEmbedding => {
-            return Ok(());
-        }
-        WeightRole::Experts => "expert_linear",
-        WeightRole::Convolution => "causal_conv",
-    };
-    Err(unsupported(op, format!("it has no kernel yet, and weight `{}` is read by it", used.name)))
+    match used.role {
+        WeightRole::Vector
+        | WeightRole::Convolution
+        | WeightRole::Matrix
+        | WeightRole::Embedding
+        | WeightRole::TiedEmbedding => return Ok(()),
+        WeightRole::Experts => {}
+    }
+    Err(unsupported(
+        "expert_linear",
+        format!("it has no kernel yet, and weight `{}` is read by it", used.name),
+    ))
 }
 
 impl Weights for CudaWeights {

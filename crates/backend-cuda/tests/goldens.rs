@@ -20,12 +20,14 @@ fn what_has_no_kernel_is_refused_by_name() {
         goldens::refusal(&backend, &golden.unwrap_or_else(|| panic!("`{case}` is a golden")))
     };
     for (case, op) in
-        [("mixtral", "expert_linear"), ("qwen3_5", "causal_conv"), ("embedding-mean", "attention")]
+        [("mixtral", "expert_linear"), ("qwen3_5-moe", "expert_linear"), ("embedding-mean", "attention")]
     {
         let refusal = refused(case).unwrap_or_else(|| panic!("`{case}` is refused"));
         assert!(refusal.starts_with(&format!("backend `cuda` can't run `{op}`: ")), "{case}: {refusal}");
     }
-    assert_eq!(refused("qwen3"), None);
+    for case in ["qwen3", "qwen3_5"] {
+        assert_eq!(refused(case), None, "{case}");
+    }
 }
 
 #[test]
@@ -52,4 +54,9 @@ fn chunks_and_single_tokens_give_the_bits_of_one_step() {
     for precision in [Precision::Single, Precision::Stored] {
         goldens::check_chunked_equals_whole_of(&device(precision), &taken(precision));
     }
+}
+
+#[test]
+fn recurrent_state_goes_on_from_a_snapshot_as_if_it_had_not_stopped() {
+    goldens::check_resumed_equals_uninterrupted_of(&device(Precision::Stored), &taken(Precision::Stored));
 }

@@ -183,6 +183,7 @@ fn on_device(
     let mut wanted = Wanted::new(model, checkpoint, options, backend.step_rows())?;
     wanted.steps_in_flight = backend.steps_in_flight();
     wanted.draw_bytes = backend.draw_bytes(model.config.vocabulary, wanted.sequences);
+    wanted.rollback = backend.rollback();
     let program = model.program(&wanted.program_options())?;
     let made_up = options.random_weights.unwrap_or_default();
     let stored = match options.random_weights {

@@ -29,9 +29,6 @@ const MARGIN_BYTES: u64 = 32 << 20;
 /// of 49,152 and of 262,144 entries.
 const MARGIN_BYTES_PER_ENTRY: u64 = 128;
 
-/// The inputs of drafted rows take less memory than the state after each.
-const ROLLBACK: Rollback = Rollback::Replay;
-
 /// What a model's memory is used for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryPlan {
@@ -43,6 +40,8 @@ pub struct MemoryPlan {
     pub sequences: usize,
     /// Encoding of keys and values.
     pub kv_format: KvFormat,
+    /// How drafted rows are taken back from recurrent state.
+    pub rollback: Rollback,
     /// How much state there is.
     pub budget: Budget,
     /// Bytes of each class.
@@ -66,6 +65,7 @@ pub(crate) struct Wanted {
     pub(crate) steps_in_flight: usize,
     /// What drawing takes of the device's memory for all sequences.
     pub(crate) draw_bytes: u64,
+    pub(crate) rollback: Rollback,
     /// Bytes that may be taken, at most.
     memory: Option<u64>,
 }
@@ -103,13 +103,14 @@ impl Wanted {
             drafts: options.drafts,
             steps_in_flight: 1,
             draw_bytes: 0,
+            rollback: Rollback::Replay,
             memory: options.memory,
         })
     }
 
     /// What the program is made for, should all of it fit.
     pub(crate) fn program_options(&self) -> ProgramOptions {
-        ProgramOptions { context: self.context, kv_format: self.kv_format, rollback: ROLLBACK }
+        ProgramOptions { context: self.context, kv_format: self.kv_format, rollback: self.rollback }
     }
 }
 
@@ -167,7 +168,7 @@ impl MemoryPlan {
         (program, weight_bytes): (&Program, u64),
         available_bytes: u64,
     ) -> Result<Self, LoadError> {
-        let &Wanted { step_rows, kv_format, .. } = wanted;
+        let &Wanted { step_rows, kv_format, rollback, .. } = wanted;
         let scratch =
             scratch_bytes(program, step_rows, sequences, wanted.context).saturating_add(wanted.draw_bytes);
         let fixed = MemoryUse::default()
@@ -192,7 +193,7 @@ impl MemoryPlan {
         if is_refused {
             return Err(LoadError::OutOfMemory { memory, context, sequences, available: available_bytes });
         }
-        Ok(Self { context, step_rows, sequences, kv_format, budget, memory, available_bytes })
+        Ok(Self { context, step_rows, sequences, kv_format, rollback, budget, memory, available_bytes })
     }
 
     /// The program for the context that fits: as it is, or made again where that is shorter, since ropes may follow it.
@@ -210,7 +211,7 @@ impl MemoryPlan {
 
     /// What the program is made for.
     pub fn program_options(&self) -> ProgramOptions {
-        ProgramOptions { context: self.context, kv_format: self.kv_format, rollback: ROLLBACK }
+        ProgramOptions { context: self.context, kv_format: self.kv_format, rollback: self.rollback }
     }
 
     pub(crate) fn limits(&self) -> BatchLimits {

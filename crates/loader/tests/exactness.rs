@@ -3,16 +3,18 @@
 //! Each cell runs the same request on the CPU backend under other circumstances: alone or among companions, whole or in
 //! chunks, after a cold start, on a prefix hit, after eviction and return, roomy or preempted twice. The answer of the
 //! first cell (alone, whole, cold, roomy) is what all others must equal. `GANNET_LONG_RUN` asks for every cell on every
-//! golden and on SmolLM2, which `cargo xtask models` gets; the suite runs a seeded slice.
+//! golden and on SmolLM2, which `cargo xtask models` gets; the suite runs a seeded slice. A hybrid runs on the simulated CUDA
+//! device too, or on a card where `GANNET_TEST_DEVICE` is `card`.
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use gannet_backend_cpu::{CpuBackend, CpuOptions};
+use gannet_backend_cuda::{CudaBackend, CudaOptions, KernelFolders};
 use gannet_engine::{
     Constraint, ConstraintError, EngineHandle, EngineOptions, Event, FinishReason, MayEnd, Progress, Request,
     RequestId, Sink, Usage,
 };
 use gannet_loader::{LoadOptions, Running, load, start};
-use gannet_ops::{KvFormat, TokenId};
+use gannet_ops::{Backend, KvFormat, TokenId};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -34,6 +36,7 @@ struct Cell {
     kv_format: KvFormat,
     /// Whether the answer is drawn inside of masks.
     is_constrained: bool,
+    is_on_device: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,15 +61,28 @@ fn ids(seed: u32, length: u32) -> Vec<TokenId> {
     (0..length).map(|n| TokenId((seed * 89 + n * n * 7 + n * 13 + 3) % VOCABULARY)).collect()
 }
 
+fn backend(is_device: bool) -> Box<dyn Backend> {
+    if !is_device {
+        return Box::new(CpuBackend::new(CpuOptions::default()).expect("the CPU is supported"));
+    }
+    let carried = std::env::var_os("GANNET_TEST_KERNELS").map(PathBuf::from);
+    let kernels = KernelFolders { carried, cache: None };
+    let options = CudaOptions { kernels, ..CudaOptions::default() };
+    match std::env::var("GANNET_TEST_DEVICE").as_deref() {
+        Ok("card") => Box::new(CudaBackend::open(&options).expect("there is a card")),
+        Ok(_) | Err(_) => Box::new(CudaBackend::simulated(&options)),
+    }
+}
+
 fn engine(model: &Path, cell: &Cell) -> Running {
-    let backend = CpuBackend::new(CpuOptions::default()).expect("the CPU is supported");
+    let backend = backend(cell.is_on_device);
     let options = LoadOptions {
         context: Some(CONTEXT),
         sequences: Some(SEQUENCES),
         kv_format: Some(cell.kv_format),
         ..LoadOptions::default()
     };
-    let mut loaded = load(model, &backend, &options, &|_| ()).expect("the golden loads");
+    let mut loaded = load(model, backend.as_ref(), &options, &|_| ()).expect("the golden loads");
     if cell.is_tight {
         // A whole sequence is four pages, and the request three: others take turns with it.
         loaded.runner.budget.pages.iter_mut().for_each(|pages| *pages = (*pages).min(7));
@@ -215,6 +231,7 @@ fn cells(kv_format: KvFormat) -> Vec<Cell> {
                         is_tight,
                         kv_format,
                         is_constrained: false,
+                        is_on_device: false,
                     });
                 }
             }
@@ -316,9 +333,12 @@ fn answer_after(
     earlier: &[&[TokenId]],
     prompt: &[TokenId],
 ) -> (Answer, Usage) {
-    let (companions, step_rows, is_tight, is_constrained) = (0, None, false, false);
-    let cell = Cell { companions, step_rows, cache: Cache::Cold, is_tight, is_constrained, kv_format };
-    let Running { handle, thread } = engine(model, &cell);
+    answer_in(model, &cells(kv_format)[0], earlier, prompt)
+}
+
+/// The same on the engine of a cell.
+fn answer_in(model: &Path, cell: &Cell, earlier: &[&[TokenId]], prompt: &[TokenId]) -> (Answer, Usage) {
+    let Running { handle, thread } = engine(model, cell);
     for other in earlier {
         collect(submit(&handle, other.to_vec(), 0).1);
     }
@@ -371,13 +391,30 @@ fn a_snapshot_inside_of_a_page_outlives_the_page_that_fills() {
     if !model.exists() {
         return;
     }
+    check_snapshot(&model, &cells(KvFormat::Int8)[0]);
+}
+
+/// A prompt that branches off inside of a page, where an earlier one left a snapshot, has the answer that it has alone.
+fn check_snapshot(model: &Path, cell: &Cell) {
     let trunk = ids(1, PROMPT_TOKENS);
     // `submit` names 100 as a place where others branch off; the page around it is full when they come.
     let branch = [&trunk[..100], &ids(90, 40)[..]].concat();
-    let (expected, _) = answer_after(&model, KvFormat::Int8, &[], &branch);
-    let (found, usage) = answer_after(&model, KvFormat::Int8, &[&trunk], &branch);
+    let (expected, _) = answer_in(model, cell, &[], &branch);
+    let (found, usage) = answer_in(model, cell, &[&trunk], &branch);
     assert!(found == expected, "the branch gives another answer");
     assert_eq!(usage.reused_tokens, 100);
+}
+
+#[test]
+fn a_hybrids_answers_on_a_device_depend_on_the_prompt_alone() {
+    let model = gannet_testing::goldens::folder().join("qwen3_5");
+    let on_device = |cell| Cell { is_on_device: true, ..cell };
+    let all: Vec<Cell> = cells(KvFormat::F16).into_iter().map(on_device).collect();
+    check_snapshot(&model, &all[0]);
+    let (expected, _) = run(&model, &all[0]);
+    // Chunks, a hit, a return after others and two preemptions, alone and among companions.
+    let chosen = slice(all, goldens().len());
+    assert!(check_cells(&model, &chosen, &expected) > 0, "no cell had a prefix hit");
 }
 
 fn golden(name: &str) -> PathBuf {

@@ -6,8 +6,8 @@
 
 use crate::sampling::{History, Running, SampleRow};
 use crate::{
-    Batch, BatchError, Fusion, GroupId, Node, PageId, Program, SamplerSlot, SnapshotId, StateLayout, StepId,
-    TokenId, WeightError, WeightSource, WeightUse, Weights,
+    Batch, BatchError, Fusion, GroupId, Node, PageId, Program, Rollback, SamplerSlot, SnapshotId,
+    StateLayout, StepId, TokenId, WeightError, WeightSource, WeightUse, Weights,
 };
 use std::any::Any;
 use std::sync::Arc;
@@ -36,6 +36,11 @@ pub trait Backend: Send + Sync {
     /// Bytes that drawing takes of the device's memory, beside what states and plans are said to take.
     fn draw_bytes(&self, _vocabulary: usize, _sequences: usize) -> u64 {
         0
+    }
+
+    /// How it takes back drafted rows from recurrent state; their inputs take less memory than the state after each.
+    fn rollback(&self) -> Rollback {
+        Rollback::Replay
     }
 
     /// Bytes that are free in the device's own memory; `None` where it computes in the machine's.

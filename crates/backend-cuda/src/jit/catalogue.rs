@@ -7,7 +7,7 @@ use crate::number::Number;
 use gannet_tensor::Format;
 
 /// Files with one variant for each of these lists of defines, beside those that have functions here.
-const PLAIN: [(&str, &[&[Define]]); 20] = [
+const PLAIN: [(&str, &[&[Define]]); 24] = [
     ("add", &[&[]]),
     ("add_rms_norm", &[&[("Y", "f32")], &[("Y", "f16")], &[("Y", "bf16")]]),
     // Every format of each, and not all their products.
@@ -21,17 +21,21 @@ const PLAIN: [(&str, &[&[Define]]); 20] = [
         ],
     ),
     ("cast", &[&[("Y", "f32")], &[("Y", "f16")], &[("Y", "bf16")]]),
+    ("causal_conv", &[&[]]),
     ("clamped_gate", &[&[("Y", "bf16")]]),
     ("concat", &[&[]]),
+    ("decay_gate", &[&[]]),
+    ("gated_norm", &[&[("Y", "f32")], &[("Y", "f16")], &[("Y", "bf16")]]),
     ("gather_rows", &[&[("X", "f32")], &[("X", "f16")], &[("X", "bf16")]]),
     ("gelu_gate", &[&[("Y", "f32")], &[("Y", "bf16")]]),
     ("head_norm", &[&[]]),
+    ("l2_norm", &[&[]]),
     ("position_scale", &[&[]]),
     ("rms_norm", &[&[("Y", "f32")], &[("Y", "f16")], &[("Y", "bf16")]]),
     ("rope", &[&[]]),
     ("sample", &[&[]]),
     ("scale", &[&[]]),
-    ("sigmoid_gate", &[&[("Y", "bf16")]]),
+    ("sigmoid_gate", &[&[("Y", "f32")], &[("Y", "bf16")]]),
     ("silu_gate", &[&[("Y", "f32")], &[("Y", "f16")], &[("Y", "bf16")]]),
     ("slice", &[&[("Y", "f32")], &[("Y", "bf16")]]),
     ("soft_cap", &[&[]]),
@@ -49,6 +53,14 @@ pub(crate) fn embed(weight: Number) -> Variant {
 pub(crate) fn linear(weight: Number) -> Variant {
     let is_f32 = if weight == Number::F32 { "1" } else { "0" };
     Variant::new("linear", &[("W", weight.name()), ("Y", "f32"), ("W_IS_F32", is_f32)])
+}
+
+/// Elements of a state's column that a thread may have.
+const DELTA_PARTS: [usize; 6] = [1, 2, 4, 8, 16, 32];
+
+/// The delta rule, where a thread has so many elements of a column.
+pub(crate) fn delta_rule(part: usize) -> Variant {
+    Variant::new("gated_delta_rule", &[("PART", text(part))])
 }
 
 /// Rows of `linear_few`'s variants.
@@ -240,6 +252,7 @@ pub(super) fn tested() -> Vec<Variant> {
     let mut all: Vec<Variant> = PLAIN.into_iter().flat_map(plain).collect();
     all.extend(Number::ALL.map(embed));
     all.extend(Number::ALL.map(linear));
+    all.extend(DELTA_PARTS.map(delta_rule));
     all.extend(products());
     all.extend(codes());
     all.extend(attentions());

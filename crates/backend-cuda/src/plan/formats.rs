@@ -35,6 +35,7 @@ fn can_round(node: &Node, output: usize) -> bool {
         | Op::ClampedGate { .. }
         | Op::SigmoidGate
         | Op::Attention(_)
+        | Op::GatedNorm { .. }
         | Op::Slice { .. }
         | Op::SelectOutputs => true,
         // The sum goes on as it is; the norm of it is what products read.
@@ -43,7 +44,6 @@ fn can_round(node: &Node, output: usize) -> bool {
         Op::Fused { kind: FusedKind::QueryKeyValue, .. } => false,
         Op::Embed { .. }
         | Op::HeadNorm { .. }
-        | Op::GatedNorm { .. }
         | Op::L2Norm { .. }
         | Op::Linear { .. }
         | Op::Rope(_)

@@ -13,6 +13,7 @@ use super::work::SPLIT_ROWS_MAX;
 use crate::backend::STEPS_IN_FLIGHT;
 use crate::driver::{Graph, Launch};
 use crate::state::CudaState;
+use crate::units::Uses;
 use gannet_ops::step::PendingStep;
 use gannet_ops::{Batch, DeviceError, Readiness, State};
 
@@ -146,7 +147,11 @@ impl CudaPlan {
         if let Some((padding, spare)) = now {
             let mut pending = self.spare.remove(spare);
             let captured = self
-                .prepare((&Batch::default(), Fit::Padded(padding)), state, &mut pending.values)
+                .prepare(
+                    (&Batch::default(), Fit::Padded(padding)),
+                    (state, &Uses::default()),
+                    &mut pending.values,
+                )
                 .and_then(|()| self.capture(padding, state, &mut pending.values));
             self.spare.insert(spare, pending);
             captured?;

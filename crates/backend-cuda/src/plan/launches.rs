@@ -15,6 +15,7 @@ use crate::error::unsupported;
 use crate::jit::{Variant, embed, embed_codes};
 use crate::number::Number;
 use crate::state::LayerPages;
+use crate::units::LayerUnits;
 use crate::weights::Stored;
 use gannet_ops::numerics::VOCABULARY_PARTITION;
 use gannet_ops::{
@@ -23,7 +24,7 @@ use gannet_ops::{
 
 /// Threads of a block, but for the kernels that say otherwise.
 const THREADS: u32 = 256;
-/// Heads of a block of `head_norm`.
+/// Heads of a block of the norms over heads.
 const NORMED_HEADS: usize = 8;
 /// Blocks of what strides over its elements, at most.
 const STRIDED_BLOCKS: usize = 1 << 16;
@@ -56,6 +57,7 @@ pub(super) struct Frame<'a> {
     pub(super) outputs: usize,
     pub(super) values: &'a dyn Fn(ValueId) -> Address,
     pub(super) pages: &'a dyn Fn(StateId) -> LayerPages<'a>,
+    pub(super) units: &'a dyn Fn(StateId) -> LayerUnits<'a>,
     pub(super) lists: Lists<'a>,
     pub(super) ropes: &'a Ropes,
     pub(super) device: &'a Properties,
@@ -130,12 +132,14 @@ impl Frame<'_> {
                 let made = node.outputs[0];
                 Ok(self.product(node, (self.values)(made), self.format(made)))
             }
-            Op::GatedNorm { .. }
-            | Op::L2Norm { .. }
-            | Op::CausalConv { .. }
-            | Op::DecayGate { .. }
-            | Op::GatedDeltaRule(_)
-            | Op::RouteExperts(_)
+            Op::GatedNorm { weight, heads, epsilon } => {
+                Ok(vec![self.gated_norm(*weight, (*heads, *epsilon), node)])
+            }
+            Op::L2Norm { heads, epsilon, scale } => Ok(vec![self.l2_norm(*heads, (*epsilon, *scale), node)]),
+            Op::CausalConv { weight, state } => Ok(vec![self.causal_conv(*weight, *state, node)]),
+            Op::DecayGate { decay, bias } => Ok(vec![self.decay_gate(*decay, *bias, node)]),
+            Op::GatedDeltaRule(rule) => Ok(vec![self.gated_delta_rule(rule, node)?]),
+            Op::RouteExperts(_)
             | Op::ExpertLinear(_)
             | Op::CombineExperts
             | Op::Pool { .. }
@@ -193,7 +197,7 @@ impl Frame<'_> {
     }
 
     /// The first output and all inputs of a node, and what follows them.
-    fn inputs(&self, node: &Node, after: &[Address]) -> Vec<Argument> {
+    pub(super) fn inputs(&self, node: &Node, after: &[Address]) -> Vec<Argument> {
         let values = node.outputs[..1].iter().chain(&node.inputs).map(|id| (self.values)(*id));
         values.chain(after.iter().copied()).map(Argument::from).collect()
     }
@@ -273,8 +277,7 @@ impl Frame<'_> {
         let (rows, dim) = (self.rows_of(made), self.width(made) / heads);
         let mut arguments = self.inputs(node, &[self.weight(weight)]);
         arguments.extend(arguments![word(rows), word(heads), word(dim), epsilon]);
-        let grid = [word((rows * heads).div_ceil(NORMED_HEADS)), 1, 1];
-        Call { need: self.making("head_norm", made), grid, block: THREADS, shared_bytes: 0, arguments }
+        by_head(self.making("head_norm", made), rows * heads, arguments)
     }
 
     /// How the row of a product is made, where the product makes it in this step.
@@ -356,6 +359,12 @@ impl Frame<'_> {
         };
         node.inputs.iter().map(part).collect()
     }
+}
+
+/// A kernel whose warps take a head each.
+pub(super) fn by_head(need: Need, heads: usize, arguments: Vec<Argument>) -> Call {
+    let grid = [word(heads.div_ceil(NORMED_HEADS)), 1, 1];
+    Call { need, grid, block: THREADS, shared_bytes: 0, arguments }
 }
 
 pub(super) fn strided(need: Need, count: usize, arguments: Vec<Argument>) -> Call {

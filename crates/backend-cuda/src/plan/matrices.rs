@@ -7,10 +7,10 @@ use super::projections::HeadSizes;
 use crate::driver::{Address, DeviceBuffer, Properties};
 use crate::jit::{Gate, Made};
 use crate::number::Number;
-use crate::weights::{Arrangement, CudaWeights, Stored, Weight};
+use crate::weights::{Arrangement, CudaWeights, Stored, Weight, is_numbers};
 use gannet_ops::{
     BatchLimits, DeviceError, FusedKind, GatedLinear, Linear, Node, Op, Program, QueryKeyValue, ValueId,
-    WeightId, WeightRole,
+    WeightId,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl Matrices {
             Self { alone: program.weights.iter().map(|_| None).collect(), joined: HashMap::new() };
         for (used, place) in program.weights.iter().zip(&mut found.alone) {
             weights.check(used)?;
-            if used.role == WeightRole::Vector {
+            if is_numbers(used.role) {
                 *place = weights.vector(&used.name);
             }
         }

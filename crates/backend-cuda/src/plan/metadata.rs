@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! ids [rows] · taken [rows][2] · positions [rows][3] · row_sequence [rows] · row_index [rows] · output_rows [outputs] · sequence_length [sequences]
+//! with recurrent state: runs [sequences][4] · row_unit [rows]
 //! for each page group: table_base [sequences]
 //! for each way in which layers attend: split_count [1] · partial_offset [rows]
 //! items of the first way · pages of all groups · tiles of rows · items of the other ways
@@ -17,6 +18,7 @@ use super::work::{Items, Shape, Work};
 use crate::driver::Address;
 use crate::error::unknown;
 use crate::state::CudaState;
+use crate::units::{NO_UNIT, Uses};
 use gannet_ops::{
     Batch, DeviceError, PAGE_TOKENS, PageLifetime, SequenceRows, StateLayout, StepId, TokenSource,
 };
@@ -91,6 +93,10 @@ pub(super) struct Metadata {
     row_index: usize,
     output_rows: usize,
     sequence_length: usize,
+    /// Places in the lists that follow from the number of sequences.
+    sequences: usize,
+    runs: usize,
+    row_unit: usize,
     /// For each page group, its bases.
     groups: Vec<usize>,
     /// For each way in which layers attend, its work.
@@ -128,6 +134,17 @@ impl Lists<'_> {
         self.at(self.metadata.sequence_length)
     }
 
+    /// Sequences, and places for more where a graph has such.
+    pub(super) fn sequences(&self) -> usize {
+        self.metadata.sequences
+    }
+
+    /// What kernels find recurrent state by: each sequence's rows and unit, each row's sequence, and the unit after each row.
+    pub(super) fn units(&self) -> [Address; 3] {
+        let Metadata { runs, row_sequence, row_unit, .. } = self.metadata;
+        [*runs, *row_sequence, *row_unit].map(|word| self.at(word))
+    }
+
     /// What kernels find pages by: each row's sequence and index, all words, and where each sequence's pages begin in them.
     pub(super) fn tables(&self, group: usize) -> [Address; 4] {
         let Metadata { row_sequence, row_index, groups, .. } = self.metadata;
@@ -141,7 +158,7 @@ impl Metadata {
         // With a row to be split and one in a tile, both kinds of kernels are needed.
         let runs = std::iter::once(0..1).collect();
         let work = Work { has_folds: true, tile_count: 1, split_lines: 16, runs, ..Work::default() };
-        Self { groups: vec![0; groups], work: vec![work; ways], ..Self::default() }
+        Self { groups: vec![0; groups], sequences: 1, work: vec![work; ways], ..Self::default() }
     }
 
     /// The most partial sums of any way.
@@ -171,7 +188,7 @@ impl Metadata {
         &mut self,
         (batch, fit): (&Batch, Fit),
         vocabulary: usize,
-        (layout, state): (&StateLayout, &CudaState),
+        (layout, state, uses): (&StateLayout, &CudaState, &Uses),
         ways: &[Shape],
     ) -> Result<(), DeviceError> {
         self.words.0.clear();
@@ -183,6 +200,13 @@ impl Metadata {
         };
         let lengths = batch.sequences.iter().map(|sequence| sequence.length.at_most());
         self.sequence_length = self.words.add_padded(lengths, sequences, |_| 0);
+        self.sequences = sequences;
+        if layout.is_recurrent() {
+            let rows = if let Fit::Padded(Padding { rows, .. }) = fit { rows } else { batch.rows.len() };
+            // A place beyond the sequences has no rows.
+            self.runs = self.words.add_padded(uses.runs.iter().flatten().copied(), sequences * 4, |_| 0);
+            self.row_unit = self.words.add_padded(uses.after.iter().copied(), rows, |_| NO_UNIT);
+        }
         self.groups = layout.groups.iter().map(|_| self.words.add_padded([], sequences, |_| 0)).collect();
         let mut items: Vec<Items> = ways.iter().map(|way| way.items(batch)).collect();
         self.place_work(fit, ways, &mut items);
@@ -309,9 +333,9 @@ impl Metadata {
 
 /// Words of a padded batch before the items of the ways after the first, at most.
 fn near_at_most(padding: Padding, (groups, ways): (usize, &[Shape])) -> usize {
-    // Of a row: id, what it takes, position, sequence, index, output, length; a base in each group; partial sums and a count in
-    // each way.
-    let lists = 10 + groups + 2 * ways.len();
+    // Of a row: id, what it takes, position, sequence, index, output, length, run and unit; a base in each group; partial sums and
+    // a count in each way.
+    let lists = 15 + groups + 2 * ways.len();
     let items = ways.first().map_or(0, |way| items_at_most(way, padding));
     let near = lists * (padding.rows + 1 + ALIGNMENT) + items + pages_at_most(padding, groups) + ALIGNMENT;
     near.next_multiple_of(ALIGNMENT)

@@ -19,6 +19,7 @@ mod multiply;
 mod parts;
 mod products;
 mod projections;
+mod recurrent;
 mod ropes;
 mod sampling;
 mod values;
@@ -29,6 +30,7 @@ use crate::driver::{DeviceBuffer, Kernel, Launch, Mark};
 use crate::error::{unknown, unsupported};
 use crate::number::Number;
 use crate::state::CudaState;
+use crate::units::Uses;
 use crate::weights::CudaWeights;
 use draws::Drawers;
 use folds::Folds;
@@ -175,7 +177,8 @@ impl CudaPlan {
             Watch::Nothing => self.fit_of(pending.batch()),
             Watch::Values(_) | Watch::Times(_) => Fit::Exact,
         };
-        self.prepare((pending.batch(), fit), state, &mut kept)?;
+        let uses = state.uses(pending.batch())?;
+        self.prepare((pending.batch(), fit), (state, &uses), &mut kept)?;
         if self.device.poisons_scratch {
             self.poison()?;
         }
@@ -190,7 +193,7 @@ impl CudaPlan {
         let space = self.spare_outputs.pop().unwrap_or_default();
         pending.answer(&self.program, &kept, space)?;
         pending.values = kept;
-        state.memory().steps.remember(step, batch, ());
+        state.memory().steps.remember(step, batch, uses.candidates);
         let is_drawn = batch.outputs.iter().any(|output| output.want.token);
         let ended = if is_drawn { None } else { Some(self.device.driver.mark()?) };
         self.flights.insert(step, Flight { step: pending, drawn: None, ended });
@@ -218,10 +221,10 @@ impl CudaPlan {
     fn prepare(
         &mut self,
         (batch, fit): (&Batch, Fit),
-        state: &CudaState,
+        (state, uses): (&CudaState, &Uses),
         kept: &mut Kept,
     ) -> Result<(), DeviceError> {
-        let layout = (&*self.program.state, state);
+        let layout = (&*self.program.state, state, uses);
         self.metadata.fill((batch, fit), vocabulary(&self.program), layout, &self.ways)?;
         let driver = Arc::clone(&self.device.driver);
         let partials = self.metadata.partials().saturating_mul(parts::partial_bytes(&self.program));
@@ -278,6 +281,7 @@ impl CudaPlan {
             outputs,
             values: &|id| self.values.address(id, kept),
             pages: &|id| state.layer(id),
+            units: &|id| state.recurrent_layer(id),
             lists: Lists { metadata: &self.metadata, start: kept.lists() },
             ropes: &self.ropes,
             device: self.device.driver.properties(),

@@ -16,6 +16,7 @@ use crate::error::unsupported;
 use crate::jit::FEW_ROWS;
 use crate::number::Number;
 use crate::state::LayerPages;
+use crate::units::LayerUnits;
 use crate::weights::{Stored, Weight};
 use gannet_ops::placement::rows_at_most;
 use gannet_ops::{BatchLimits, DeviceError, InputKind, Node, Op, Program, StateEntry, StateId, ValueId};
@@ -40,6 +41,10 @@ impl Parts<'_> {
             StateEntry::Paged(layout) => LayerPages::nowhere(layout),
             StateEntry::Recurrent(_) => unreachable!("the verifier saw a paged entry here"),
         };
+        let units = |id: StateId| match &program.state.entries[id.0 as usize] {
+            StateEntry::Recurrent(layout) => LayerUnits::nowhere(layout),
+            StateEntry::Paged(_) => unreachable!("the verifier saw a recurrent entry here"),
+        };
         let frame = Frame {
             folds: None,
             program,
@@ -49,6 +54,7 @@ impl Parts<'_> {
             outputs: 1,
             values: &|_| Address::NONE,
             pages: &pages,
+            units: &units,
             lists: Lists { metadata: &metadata, start: Address::NONE },
             ropes: &Ropes::nowhere(),
             device: properties,

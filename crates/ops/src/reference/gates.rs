@@ -51,7 +51,7 @@ pub fn sigmoid_gate(x: &Numbers, gate: &Numbers) -> Numbers {
 }
 
 /// `decay * softplus(a + bias)`.
-pub(super) fn decay_gate(a: &Numbers, decay: &[f32], bias: &[f32]) -> Numbers {
+pub fn decay_gate(a: &Numbers, decay: &[f32], bias: &[f32]) -> Numbers {
     let heads = decay.iter().zip(bias).cycle();
     Numbers::new(
         a.width,

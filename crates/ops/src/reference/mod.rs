@@ -5,7 +5,7 @@
 //! Reductions run from left to right over one row, one head or one sequence, so that a row's bits depend on its
 //! own sequence alone. Elementary functions are the platform's, which other backends meet within tolerances.
 //!
-//! The functions of ops without state are open to those who simulate a device.
+//! The functions of ops whose state is none, or a row's own, are open to those who simulate a device.
 //!
 //! Nothing overlaps: a call has taken effect when it returns, and [`crate::Plan::wait`] only hands over.
 //! Knows no speed.
@@ -18,7 +18,7 @@ pub mod gates; // silu_gate, gelu_gate, clamped_gate, sigmoid_gate, decay_gate, 
 pub mod linear; // linear
 pub mod norms; // rms_norm, head_norm, gated_norm, l2_norm
 pub mod position_scale; // position_scale
-mod recurrent; // causal_conv, gated_delta_rule
+pub mod recurrent; // causal_conv, gated_delta_rule
 pub mod rope; // rope
 pub mod rows; // embed, select_outputs, pool, gather_rows, slice, concat
 

@@ -14,13 +14,13 @@ pub fn rms_norm(x: &Numbers, weight: &[f32], epsilon: f32) -> Numbers {
 }
 
 /// `rms_norm(x) * silu(z)`.
-pub(super) fn gated_norm(x: &Numbers, z: &Numbers, weight: &[f32], epsilon: f32) -> Numbers {
+pub fn gated_norm(x: &Numbers, z: &Numbers, weight: &[f32], epsilon: f32) -> Numbers {
     let normed = rms_norm(x, weight, epsilon);
     Numbers::new(x.width, normed.data.iter().zip(&z.data).map(|(x, z)| x * silu(*z)).collect())
 }
 
 /// `x / sqrt(sum(x^2) + epsilon) * scale` over each head.
-pub(super) fn l2_norm(x: &Numbers, heads: usize, epsilon: f32, scale: f32) -> Numbers {
+pub fn l2_norm(x: &Numbers, heads: usize, epsilon: f32, scale: f32) -> Numbers {
     let normed = x.data.chunks(x.width / heads).flat_map(|head| {
         let root = (head.iter().map(|x| x * x).sum::<f32>() + epsilon).sqrt();
         head.iter().map(move |x| x / root * scale)

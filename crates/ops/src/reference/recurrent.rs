@@ -9,7 +9,7 @@ use crate::{DeltaLayout, DeltaRule, HeadMap};
 
 /// What one row does to a convolution's window or to a layer's matrices.
 #[derive(Clone, Debug)]
-pub(super) enum Advance {
+pub enum Advance {
     /// The oldest inputs leave the window `[kernel - 1, channels]`, these enter.
     Slide(Vec<f32>),
     /// `S *= exp(g); S += k (sigmoid(b) (v - S^T k))^T` for each value head.
@@ -18,7 +18,7 @@ pub(super) enum Advance {
 
 /// The inputs of one row of the delta rule.
 #[derive(Clone, Debug)]
-pub(super) struct DeltaRow {
+pub struct DeltaRow {
     rule: DeltaRule,
     sizes: DeltaLayout,
     k: Vec<f32>,
@@ -53,7 +53,9 @@ fn slide(window: &mut [f32], inputs: &[f32]) {
 }
 
 /// One row of the convolution: `silu(sum_j weight[c, j] * x[t - (kernel - 1) + j])`, then the window slides.
-pub(super) fn causal_conv(x: &[f32], weight: &[f32], window: &mut [f32]) -> (Vec<f32>, Advance) {
+///
+/// x `[channels]`, weight `[channels, kernel]`, window `[kernel - 1, channels]`.
+pub fn causal_conv(x: &[f32], weight: &[f32], window: &mut [f32]) -> (Vec<f32>, Advance) {
     let kernel = weight.len() / x.len();
     let convolved = x.iter().enumerate().map(|(channel, now)| {
         let weights = &weight[channel * kernel..(channel + 1) * kernel];
@@ -67,16 +69,21 @@ pub(super) fn causal_conv(x: &[f32], weight: &[f32], window: &mut [f32]) -> (Vec
 }
 
 /// The inputs of the delta rule.
-pub(super) struct DeltaInputs<'a> {
-    pub(super) q: &'a Numbers,
-    pub(super) k: &'a Numbers,
-    pub(super) v: &'a Numbers,
-    pub(super) g: &'a Numbers,
-    pub(super) b: &'a Numbers,
+pub struct DeltaInputs<'a> {
+    /// `[rows, key_heads * key_dim]`.
+    pub q: &'a Numbers,
+    /// As q.
+    pub k: &'a Numbers,
+    /// `[rows, value_heads * value_dim]`.
+    pub v: &'a Numbers,
+    /// The logarithm of the decay, `[rows, value_heads]`.
+    pub g: &'a Numbers,
+    /// The strength before its sigmoid, as g.
+    pub b: &'a Numbers,
 }
 
-/// One row of the delta rule: the matrices advance, then `y = S^T q`.
-pub(super) fn gated_delta_rule(
+/// One row of the delta rule: the matrices `[value_heads, key_dim, value_dim]` advance, then `y = S^T q`.
+pub fn gated_delta_rule(
     inputs: &DeltaInputs<'_>,
     row: usize,
     rule: &DeltaRule,

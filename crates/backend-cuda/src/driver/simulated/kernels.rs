@@ -5,6 +5,7 @@
 use super::super::{Address, Argument, Launch};
 use super::attention::{attention, attention_fold, attention_prefill, attention_split, finish_qkv, write_kv};
 use super::memory::Memory;
+use super::recurrent::{causal_conv, decay_gate, gated_delta_rule, gated_norm, l2_norm};
 use super::sample::{
     argmax, argmax_parts, count_tokens, sample_maxima, sample_parts, sample_tokens, take_tokens,
 };
@@ -23,7 +24,7 @@ pub(super) type Outcome = Result<(), CudaError>;
 type Simulation = fn(&mut Call<'_>) -> Outcome;
 
 /// What each entry does.
-const KERNELS: [(&str, Simulation); 39] = [
+const KERNELS: [(&str, Simulation); 44] = [
     ("add", |call| pairwise(call, gates::add)),
     ("add_rms_norm", add_rms_norm),
     ("argmax", argmax),
@@ -33,15 +34,20 @@ const KERNELS: [(&str, Simulation); 39] = [
     ("attention_prefill", attention_prefill),
     ("attention_split", attention_split),
     ("cast", |call| elementwise(call, |x, _| x)),
+    ("causal_conv", causal_conv),
     ("clamped_gate", clamped_gate),
     ("concat", concat),
     ("count_tokens", count_tokens),
+    ("decay_gate", decay_gate),
     ("embed", embed),
     ("embed_codes", embed),
     ("finish_qkv", finish_qkv),
+    ("gated_delta_rule", gated_delta_rule),
+    ("gated_norm", gated_norm),
     ("gather_rows", gather_rows),
     ("gelu_gate", |call| pairwise(call, gates::gelu_gate)),
     ("head_norm", head_norm),
+    ("l2_norm", l2_norm),
     ("linear", matrix_product),
     ("linear_codes", mapped_product),
     ("linear_few", mapped_product),

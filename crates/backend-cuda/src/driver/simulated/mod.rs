@@ -9,6 +9,7 @@ mod attention;
 mod graphs;
 mod kernels;
 mod memory;
+mod recurrent;
 mod sample;
 
 use super::{
