@@ -387,12 +387,12 @@ fn what_is_not_there_is_said_with_its_numbers() {
     let mut device = Device::new(&backend, case);
     let tokens = tokens(8);
     let bank = |slot, bank| RecurrentBank { slot, bank };
-    let mut submit = |device: &mut Device, count: usize, recurrent: RecurrentUse| {
+    let submit = |device: &mut Device, count: usize, recurrent: RecurrentUse| {
         let mut batch = Batch::default();
         add(&mut batch, 0, &Part::new(0, 1, &tokens[..count]), recurrent);
         device.plan.submit(&batch, device.state.as_mut())
     };
-    let mut refused = |device: &mut Device, count: usize, read, write| {
+    let refused = |device: &mut Device, count: usize, read, write| {
         submit(device, count, RecurrentUse { read: Some(read), write })
             .expect_err("it is refused")
             .to_string()
