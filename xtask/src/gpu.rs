@@ -16,7 +16,7 @@ use crate::{cubins, process};
 const FOLDER_BYTES_MAX: u64 = 60 << 20;
 
 /// The tests that run on the card, by the names of their files.
-const TESTS: [&str; 4] = ["goldens", "exactness", "draws", "ahead"];
+const TESTS: [&str; 5] = ["goldens", "exactness", "draws", "ahead", "recurrent"];
 
 /// Descriptions of models that are measured, by the names of their folders.
 const SHAPES: [(&str, &str); 2] = [

@@ -40,7 +40,10 @@ for part in "$@"; do
         step draws 100 ./test-draws --test-threads 1
         step ahead 100 ./test-ahead --test-threads 1
         ;;
-    matrix) step exactness 300 ./test-exactness --test-threads 1 ;;
+    matrix)
+        step exactness 300 ./test-exactness --test-threads 1
+        step recurrent 100 ./test-recurrent --test-threads 1
+        ;;
     bench)
         figures bench-0.6b qwen3-0.6b --prefill 512,4096 --decode 128 --streams 1,8,64 --draw greedy,sampled
         figures bench-8b qwen3-8b --prefill 512,4096 --decode 128 --streams 1,8,64 --draw greedy,sampled
