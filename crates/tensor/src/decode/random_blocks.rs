@@ -58,8 +58,12 @@ fn set_scales(format: Format, block: &mut [u8], exponent: i32) {
         block[82..84].copy_from_slice(&half(exponent));
         block[83] |= 0x02;
         block[..16].iter_mut().for_each(|scales| *scales = *scales & 15 | *scales << 4);
+    } else if format == Format::Iq4Xs {
+        // Of the scales of 6 bits, which count from -32 on, those from 0 to 3: an f16 brings them down to any magnitude.
+        block[2..4].fill(0xaa);
+        block[4..8].iter_mut().for_each(|scales| *scales &= 0x33);
     } else if format == Format::Q6K {
-        // Its scales of 8 bits are far beyond 1: of 4, an f16 brings them down to any magnitude.
+        // The same of the scales of 8 bits.
         block[192..208].iter_mut().for_each(|scale| *scale = ((*scale << 4) as i8 >> 4) as u8);
     } else if is_one_of(&[Format::Q4K, Format::Q5K]) {
         block[2..4].copy_from_slice(&half(exponent + bits - 1));
