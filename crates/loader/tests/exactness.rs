@@ -23,6 +23,9 @@ const ANSWER_TOKENS: u32 = 24;
 const PROMPT_TOKENS: u32 = 150;
 /// Sequences of the engine.
 const SEQUENCES: usize = 16;
+/// Tokens at which others come in between: with two steps in flight the second is there when the first is heard, so that its others
+/// find the request gone already.
+const DISTURBANCES: usize = 3;
 const CONTEXT: usize = 256;
 const VOCABULARY: u32 = 128;
 
@@ -152,7 +155,7 @@ fn collect(events: impl IntoIterator<Item = Event>) -> (Answer, Usage) {
     panic!("the events ended without a last word");
 }
 
-/// Passes on what it hears. With each of the request's first two tokens it has as many others go first as may run at once, of
+/// Passes on what it hears. With each of the first tokens of the request it has as many others go first as may run at once, of
 /// two pages each: where there are seven pages, or layers see windows alone, that sends the request back to the queue before
 /// its next step.
 struct Disturbing {
@@ -174,7 +177,7 @@ impl Sink for Disturbing {
     fn deliver(&self, events: &mut Vec<(RequestId, Event)>) -> Vec<RequestId> {
         for (_, event) in events.drain(..) {
             let mut others = self.others.lock().expect("no test panics here");
-            if matches!(event, Event::Token { .. }) && others.len() < 2 * SEQUENCES {
+            if matches!(event, Event::Token { .. }) && others.len() < DISTURBANCES * SEQUENCES {
                 let seed = 70 + others.len() as u32;
                 others.extend((seed..seed + SEQUENCES as u32).map(|seed| self.another(seed)));
             }
