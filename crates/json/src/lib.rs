@@ -1,7 +1,8 @@
 //! JSON whose keys occur once.
 //!
 //! RFC 8259 leaves open what an object with a key twice means; readers take the first, the last or refuse. A model whose
-//! configuration, vocabulary or tensor list depends on who reads it is refused: the error names the key and its place.
+//! configuration, vocabulary or tensor list depends on who reads it is refused, and so is a request: the error names the key and
+//! its place.
 //! Otherwise values are those that `serde_json` reads, in their order.
 //!
 //! Knows no file and no key.

@@ -249,4 +249,9 @@ impl StateLayout {
     pub fn is_recurrent(&self) -> bool {
         self.entries.iter().any(|entry| matches!(entry, StateEntry::Recurrent(_)))
     }
+
+    /// Whether any layer sees a window alone.
+    pub fn has_windows(&self) -> bool {
+        self.groups.iter().any(|group| matches!(group.lifetime, PageLifetime::Window(_)))
+    }
 }

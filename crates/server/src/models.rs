@@ -35,8 +35,9 @@ pub struct Model {
     pub end_tokens: Vec<TokenId>,
     /// Sequences that run at once.
     pub sequences: usize,
-    /// Whether it has recurrent state, which is kept at the ends of messages.
-    pub is_recurrent: bool,
+    /// Whether what it takes to go on from inside of a prompt is to be kept where messages end: recurrent state, and the rows of
+    /// windows. Other models go on from anywhere.
+    pub resumes_at_messages: bool,
     /// What is told of it.
     pub facts: Facts,
 }
@@ -102,7 +103,7 @@ pub(crate) struct Served {
     pub(crate) handle: EngineHandle,
     pub(crate) text: Text,
     pub(crate) end_tokens: Vec<TokenId>,
-    pub(crate) is_recurrent: bool,
+    pub(crate) resumes_at_messages: bool,
     pub(crate) facts: Facts,
     pub(crate) admission: Arc<Admission>,
     pub(crate) metrics: ModelMetrics,
@@ -267,13 +268,13 @@ impl Models {
     }
 
     fn put(&self, entry: &Entry, model: Model) -> Arc<Served> {
-        let Model { handle, thread, text, end_tokens, sequences, is_recurrent, facts } = model;
+        let Model { handle, thread, text, end_tokens, sequences, resumes_at_messages, facts } = model;
         let served = Arc::new(Served {
             name: entry.name.clone(),
             handle,
             text,
             end_tokens,
-            is_recurrent,
+            resumes_at_messages,
             facts,
             admission: Admission::new(sequences, self.limits.waiting),
             metrics: ModelMetrics::default(),

@@ -23,7 +23,7 @@ const EDGES: [(&str, &[&str]); 17] = [
     ("gannet-backend-cpu", &["gannet-ops", "gannet-tensor"]),
     ("gannet-backend-cuda", &["gannet-ops", "gannet-tensor"]),
     ("gannet-hub", &[]),
-    ("gannet-server", &["gannet-engine", "gannet-grammar", "gannet-ops", "gannet-text"]),
+    ("gannet-server", &["gannet-engine", "gannet-grammar", "gannet-json", "gannet-ops", "gannet-text"]),
     (
         "gannet",
         &[

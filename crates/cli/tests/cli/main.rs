@@ -18,5 +18,6 @@ mod help;
 mod hub;
 mod inspect;
 mod run;
+mod serve;
 
 use gannet_testing::toy;

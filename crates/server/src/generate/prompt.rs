@@ -62,7 +62,7 @@ pub(crate) async fn of_chat(
     mut chat: Conversation,
 ) -> Result<(Prompt, Formats), ApiError> {
     let model = served.clone();
-    chat.options.boundaries = served.is_recurrent;
+    chat.options.boundaries = served.resumes_at_messages;
     aside(app, move || encoded(&model.text, chat).map_err(|error| ApiError::text("messages", &error))).await
 }
 
@@ -75,7 +75,7 @@ pub(crate) async fn of_chat_within(
     room: usize,
 ) -> Result<(Prompt, Formats, usize), ApiError> {
     let model = served.clone();
-    chat.options.boundaries = served.is_recurrent;
+    chat.options.boundaries = served.resumes_at_messages;
     aside(app, move || shortened(&model.text, &chat, room).map_err(|error| ApiError::text("input", &error)))
         .await
 }

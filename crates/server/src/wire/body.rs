@@ -19,7 +19,7 @@ pub(crate) async fn fields(request: Request<Body>, limits: &Arc<Limits>) -> Resu
     check_content_type(&head.headers)?;
     let bytes = read(&head.headers, body, limits).await?;
     check_depth(&bytes, limits.json_depth)?;
-    let value = serde_json::from_slice(&bytes).map_err(|error| not_json(&bytes, &error))?;
+    let value = gannet_json::from_slice(&bytes).map_err(|error| not_json(&bytes, &error))?;
     Fields::of_body(value, limits)
 }
 
@@ -27,7 +27,9 @@ pub(crate) async fn fields(request: Request<Body>, limits: &Arc<Limits>) -> Resu
 fn not_json(bytes: &[u8], error: &serde_json::Error) -> ApiError {
     let line =
         bytes.split_inclusive(|byte| *byte == b'\n').take(error.line().saturating_sub(1)).map(<[u8]>::len);
-    let at = line.sum::<usize>() + error.column().saturating_sub(1);
+    // What is no JSON is complained of before it is read, a key that occurs twice when it was.
+    let column = if error.is_data() { error.column() } else { error.column().saturating_sub(1) };
+    let at = line.sum::<usize>() + column;
     ApiError::NotJson { path: path_at(bytes, at), why: error.to_string() }
 }
 

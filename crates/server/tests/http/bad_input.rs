@@ -34,6 +34,23 @@ fn text_that_is_no_json_is_refused() {
 }
 
 #[test]
+fn a_key_that_occurs_twice_is_named() {
+    let server = Server::start();
+    for (text, param) in [
+        (r#"{"model": "toy", "model": "toy"}"#, "model"),
+        (r#"{"messages": [{"role": "user", "content": "a", "role": "system"}]}"#, "messages[0].role"),
+        (
+            r#"{"tools": [{"function": {"parameters": {"a": {}, "\u0061": {}}}}]}"#,
+            "tools[0].function.parameters.\\u0061",
+        ),
+    ] {
+        let message = server.connect().post(CHAT, text.as_bytes()).is_error(400, Some(param));
+        assert!(message.contains("occurs twice"), "{message}");
+    }
+    server.ask(CHAT, &chat("user", json!("u")));
+}
+
+#[test]
 fn other_types_of_content_are_refused() {
     let server = Server::start();
     for kind in ["text/plain", "application/x-www-form-urlencoded", "application/jsonx"] {

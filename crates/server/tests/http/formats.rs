@@ -75,6 +75,12 @@ fn calls_of_each_format_are_read_whole_and_streamed() {
         let events = server.post(CHAT, &body(json!({"stream": true}))).events();
         let streamed = joined(&events, |delta| delta["tool_calls"][0]["function"]["arguments"].as_str());
         assert_eq!(streamed, told, "{format:?}");
+        let argued = |event: &&Value| {
+            let told = &event["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"];
+            told.as_str().is_some_and(|text| !text.is_empty())
+        };
+        let pieces = events.iter().filter(argued).count();
+        assert!(pieces > 1, "{format:?}: arguments come as they are made, not at the end");
         assert_eq!(joined(&events, |delta| delta["content"].as_str()), "", "{format:?}");
         assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], "tool_calls", "{format:?}");
     }

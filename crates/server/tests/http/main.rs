@@ -18,6 +18,7 @@ mod models;
 mod page;
 mod responses;
 mod room;
+mod tls;
 mod tokens;
 mod tools;
 mod types;

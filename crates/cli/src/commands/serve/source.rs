@@ -96,7 +96,7 @@ impl ModelSource for Source {
         let numerics_id = runner.numerics_id.to_string();
         let text = text.map_err(failure)?;
         let end_tokens = end_token_ids(&model, Some(&text));
-        let is_recurrent = runner.layout.is_recurrent();
+        let resumes_at_messages = runner.layout.is_recurrent() || runner.layout.has_windows();
         let options = EngineOptions {
             sequences,
             waiting: sequences + self.waiting,
@@ -111,7 +111,7 @@ impl ModelSource for Source {
             measured.measure(PATIENCE).map(used).unwrap_or_default()
         }));
         let facts = Facts { numerics_id, memory: by_class(&memory.memory), used_memory };
-        Ok(Model { handle, thread, text, end_tokens, sequences, is_recurrent, facts })
+        Ok(Model { handle, thread, text, end_tokens, sequences, resumes_at_messages, facts })
     }
 }
 

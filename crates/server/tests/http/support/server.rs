@@ -79,7 +79,7 @@ impl ModelSource for ToySource {
             text: text.unwrap(),
             end_tokens,
             sequences: self.sequences,
-            is_recurrent: false,
+            resumes_at_messages: false,
             facts,
         })
     }

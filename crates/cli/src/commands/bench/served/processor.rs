@@ -8,8 +8,8 @@ use std::fs;
 
 /// Ticks a second; what Linux has told programs for decades, whatever its own clock does.
 const TICKS: f64 = 100.0;
-/// Names of threads that compute: the engine's and its team's.
-const COMPUTES: [&str; 2] = ["engine", "gannet-cpu"];
+/// Names of threads that compute: the engine's, its team's, and those that make masks.
+const COMPUTES: [&str; 3] = ["engine", "gannet-cpu", "gannet-mask"];
 
 /// Seconds of each thread so far, by its id.
 pub(super) struct ThreadTimes(HashMap<String, (String, f64)>);
