@@ -19,7 +19,7 @@ const CACHES: [(&str, &str); 3] = [("XDG_CACHE_HOME", ""), ("HOME", ".cache"), (
 pub(crate) enum BackendName {
     /// The CPU's vector units
     Cpu,
-    /// An NVIDIA card, for dense models and hybrids in bf16, f16 and f32
+    /// An NVIDIA card, for dense models and hybrids in bf16, f16, f32 and quantised formats
     Cuda,
     /// The card where there is one, else the CPU
     Auto,
