@@ -2,6 +2,7 @@
 //! for which the fast kernels are made. On the simulated device, or on a card where `GANNET_TEST_DEVICE` is `card`.
 
 mod device;
+mod made;
 
 use device::{Precision, device, device_of};
 use gannet_backend_cuda::CudaOptions;
@@ -144,11 +145,9 @@ impl WeightSource for Weights {
     fn weight(&self, name: &str) -> Result<WeightTensor<'_>, WeightError> {
         let used = self.uses.iter().find(|used| used.name == name).expect("the program names its weights");
         let count: usize = used.shape.iter().product();
-        let mut state =
-            name.bytes().fold(7u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(byte)));
-        let (format, width) = (self.case.format(used), used.shape[used.shape.len() - 1]);
-        let deviation = (width as f32).sqrt().recip();
-        let blocks = random_blocks(format, count / format.block_elements(), deviation, state);
+        let format = self.case.format(used);
+        let blocks =
+            random_blocks(format, count / format.block_elements(), made::deviation(used), made::seed(name));
         let (format, bytes): (Format, Vec<u8>) = match blocks {
             Some(blocks) if self.are_rounded => {
                 let mut numbers = vec![0.0; count];
@@ -157,25 +156,7 @@ impl WeightSource for Weights {
                 (Format::Bf16, bits.collect())
             }
             Some(blocks) => (format, blocks),
-            None => {
-                let mut uniform = || {
-                    state =
-                        state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                    (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-                };
-                let scale = 3.0f32.sqrt() * deviation;
-                let is_vector = used.role == WeightRole::Vector;
-                let numbers =
-                    (0..count).map(|_| if is_vector { 1.0 + 0.1 * uniform() } else { scale * uniform() });
-                let bytes = if format == Format::F16 {
-                    numbers.flat_map(|x| half::f16::from_f32(x).to_le_bytes()).collect()
-                } else if format == Format::Bf16 {
-                    numbers.flat_map(|x| bf16_bits(x).to_le_bytes()).collect()
-                } else {
-                    numbers.flat_map(f32::to_le_bytes).collect()
-                };
-                (format, bytes)
-            }
+            None => (format, made::plain(used, format, 1.0)),
         };
         Ok(WeightTensor { format, shape: used.shape.clone(), bytes: Cow::Owned(bytes) })
     }

@@ -2,6 +2,7 @@
 //! way through snapshots and rows that fell. On the simulated device, or on a card where `GANNET_TEST_DEVICE` is `card`.
 
 mod device;
+mod made;
 
 use device::{Precision, device, device_of};
 use gannet_backend_cuda::CudaOptions;
@@ -141,27 +142,10 @@ struct Weights {
 impl WeightSource for Weights {
     fn weight(&self, name: &str) -> Result<WeightTensor<'_>, WeightError> {
         let used = self.uses.iter().find(|used| used.name == name).expect("the program names its weights");
-        let count: usize = used.shape.iter().product();
-        let mut state =
-            name.bytes().fold(7u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(byte)));
-        let mut uniform = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-        };
-        let is_vector = used.role == WeightRole::Vector;
-        let scale = (3.0 / used.shape[used.shape.len() - 1] as f32).sqrt();
         let sign = if used.name.ends_with("decay") { -1.0 } else { 1.0 };
-        let numbers =
-            (0..count).map(|_| sign * if is_vector { 1.0 + 0.1 * uniform() } else { scale * uniform() });
-        let is_kept_exact = is_vector || used.role == WeightRole::Convolution;
+        let is_kept_exact = matches!(used.role, WeightRole::Vector | WeightRole::Convolution);
         let format = if is_kept_exact { Format::F32 } else { self.format };
-        let bytes: Vec<u8> = if format == Format::F16 {
-            numbers.flat_map(|x| half::f16::from_f32(x).to_le_bytes()).collect()
-        } else if format == Format::Bf16 {
-            numbers.flat_map(|x| half::bf16::from_f32(x).to_le_bytes()).collect()
-        } else {
-            numbers.flat_map(f32::to_le_bytes).collect()
-        };
+        let bytes = made::plain(used, format, sign);
         Ok(WeightTensor { format, shape: used.shape.clone(), bytes: Cow::Owned(bytes) })
     }
 }
