@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::SystemTime;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
+use tokio::task::unconstrained;
 use zeromq::{PubSocket, Socket, SocketSend, ZmqMessage};
 
 /// Batches of changes that may wait to be sent.
@@ -78,7 +79,9 @@ impl Publisher {
             None => None,
         };
         let (sender, messages) = channel(BATCHES);
-        tokio::spawn(publish(socket, messages, kept));
+        // The socket tries to write once a message: a task that has used up its turn would be told to come again later, which
+        // for the last message is never.
+        tokio::spawn(unconstrained(publish(socket, messages, kept)));
         Ok(Self { sender, replica: wanted.replica.clone(), streams: Mutex::default() })
     }
 

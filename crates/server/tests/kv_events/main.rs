@@ -15,15 +15,21 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
 use support::Server;
 
 /// Tokens of a page.
 const PAGE: usize = 64;
 
+/// How long a line of the subscriber may take: far longer than any takes that still comes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A subscriber, which is ended when this is dropped.
 struct Subscriber {
     child: Child,
-    lines: BufReader<std::process::ChildStdout>,
+    lines: Receiver<String>,
 }
 
 impl Subscriber {
@@ -38,21 +44,24 @@ impl Subscriber {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
-        let mut subscriber = Self { child, lines };
+        let printed = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (sender, lines) = channel();
+        thread::spawn(move || printed.map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        let subscriber = Self { child, lines };
         assert_eq!(subscriber.line(), "listening");
         subscriber
     }
 
     /// Has the messages from a number on sent again.
-    fn replay(&mut self, endpoint: &str, first: u64) -> Vec<Value> {
+    fn replay(&self, endpoint: &str, first: u64) -> Vec<Value> {
         let mut input = self.child.stdin.as_ref().unwrap();
         writeln!(input, "{endpoint} {first}").unwrap();
         serde_json::from_str(&self.line_of("again ")).unwrap()
     }
 
     /// What follows a mark on the next line that has it.
-    fn line_of(&mut self, mark: &str) -> String {
+    #[track_caller]
+    fn line_of(&self, mark: &str) -> String {
         loop {
             if let Some(rest) = self.line().strip_prefix(mark) {
                 return rest.to_owned();
@@ -60,14 +69,15 @@ impl Subscriber {
         }
     }
 
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        assert!(self.lines.read_line(&mut line).unwrap() > 0, "the subscriber has ended");
-        line.trim().to_owned()
+    #[track_caller]
+    fn line(&self) -> String {
+        let line = self.lines.recv_timeout(PATIENCE);
+        line.unwrap_or_else(|error| panic!("the subscriber hears nothing, or has ended: {error}"))
     }
 
     /// Events up to one that is wanted, each with its batch.
-    fn until(&mut self, is_last: impl Fn(&Value) -> bool) -> Vec<(Value, Value)> {
+    #[track_caller]
+    fn until(&self, is_last: impl Fn(&Value) -> bool) -> Vec<(Value, Value)> {
         let mut heard = Vec::new();
         loop {
             let batch: Value = serde_json::from_str(&self.line()).unwrap();
@@ -170,15 +180,16 @@ fn a_router_hears_what_a_replica_knows_and_forgets() {
     });
     // The model is loaded, and its cache followed, when it is first asked for. A subscription reaches the publisher a little
     // later than its connection stands, so that the first event that is heard says that all others will be.
-    let mut subscriber = Subscriber::to(&endpoint);
+    let subscriber = Subscriber::to(&endpoint);
     let mut heard = Vec::new();
     let is_heard = AtomicBool::new(false);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         scope.spawn(|| ask_until(&server, &is_heard));
-        subscriber.line();
+        let first = subscriber.lines.recv_timeout(PATIENCE);
         is_heard.store(true, Ordering::Relaxed);
+        first.expect("a first event is heard");
     });
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let asking = scope.spawn(|| ask_for_all(&server));
         let last = prompt(99, PAGE)["prompt"].clone();
         heard = subscriber.until(|event| event["token_ids"] == last);
