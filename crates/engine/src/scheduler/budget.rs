@@ -1,18 +1,19 @@
 //! How many rows a step may have, so that it takes about as long as it should.
 //!
 //! While only prompts are computed, a step is to take 250 ms, which still lets a cancel through quickly. While anyone
-//! decodes, it is to take 2.8 times what decoding alone takes, at least 15 ms and at most 250 ms: then the slowest steps
-//! stay under three of the usual ones, and a prompt gets two thirds of the time, so that it comes in about twice the
+//! decodes, it is to take 2.6 times what decoding alone takes, at least 15 ms and at most 250 ms: then the slowest steps
+//! stay under three of the usual ones, and a prompt gets three fifths of the time, so that it comes in less than twice the
 //! time that it takes alone, small chunks being slower. Both parts of a step are measured on the steps themselves: what
-//! decoding takes, as the median of a few, and what each row of a prompt adds, which grows with what it reads: a step with the rows of several
-//! prompts says less of each. What decoding takes grows too, as answers get longer, so that while a prompt is computed
-//! every 32nd step is without it, and the eighth where more or fewer decode than when it was last looked at.
+//! decoding takes, as the median of a few, and what each row of a prompt adds, which grows with what it reads. Where a
+//! short prompt begins beside a long one, rows are cheap for a moment, which says little of those that follow. What
+//! decoding takes grows too, as answers get longer, so that while a prompt is computed every 32nd step is without it, and
+//! the eighth where more or fewer decode than when it was last looked at.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 /// How much longer than decoding alone a step may take.
-const OF_DECODING: f64 = 2.8;
+const OF_DECODING: f64 = 2.6;
 /// How long a step may take while anyone decodes, whatever decoding takes: at least, in seconds.
 const DECODING: f64 = 0.015;
 /// Steps with rows of prompts after which one is without them.
@@ -27,6 +28,8 @@ const PROMPT_ROWS_MIN: usize = 4;
 const PROMPT_SHARE_MIN: f64 = 0.1;
 /// The weight of the newest measurement of what a row of a prompt adds.
 const NEWEST: f64 = 0.25;
+/// The same where rows of several prompts were cheaper than those before.
+const NEWEST_OF_SEVERAL: f64 = 0.02;
 /// Steps of decoding alone whose median is what it takes: some of them admit or end requests, or meet a busy machine.
 const DECODING_STEPS: usize = 9;
 
@@ -122,9 +125,9 @@ impl StepBudget {
         let alone = if rows.decoding > 0 { self.decoding_seconds() } else { 0.0 };
         let prompts = (took - alone).max(took * PROMPT_SHARE_MIN);
         if prompts > 0.0 {
-            // Where a short prompt begins beside a long one, the rows of the next steps are as dear as those before.
-            let newest = NEWEST / (rows.chunks * rows.chunks).max(1) as f64;
-            follow(&mut self.prompt_row, prompts / rows.prompts as f64, newest);
+            let row = prompts / rows.prompts as f64;
+            let is_mixture = rows.chunks > 1 && self.prompt_row.is_some_and(|before| row < before);
+            follow(&mut self.prompt_row, row, if is_mixture { NEWEST_OF_SEVERAL } else { NEWEST });
         }
     }
 }
@@ -151,14 +154,19 @@ mod tests {
         measure(&mut budget, 0, 128, 128);
         assert_eq!(budget.rows(0), 250, "a millisecond a row");
         measure(&mut budget, 8, 0, 20);
-        assert_eq!(budget.rows(8), 8 + 36, "20 ms of 56 are decoding");
-        measure(&mut budget, 8, 36, 20 + 36);
-        assert_eq!(budget.rows(8), 8 + 36, "what was expected came true");
-        measure(&mut budget, 8, 36, 20 + 36 * 5);
-        assert_eq!(budget.rows(8), 8 + 18, "a quarter of the way to 5 ms a row");
-        let two = StepRows { decoding: 8, prompts: 18, chunks: 2 };
-        budget.measured(two, Duration::from_millis(22));
-        assert_eq!(budget.rows(8), 8 + 19, "rows of two prompts say a quarter of that");
+        assert_eq!(budget.rows(8), 8 + 32, "20 ms of 52 are decoding");
+        measure(&mut budget, 8, 32, 20 + 32);
+        assert_eq!(budget.rows(8), 8 + 32, "what was expected came true");
+        measure(&mut budget, 8, 32, 20 + 32 * 5);
+        assert_eq!(budget.rows(8), 8 + 16, "a quarter of the way to 5 ms a row");
+        let of_two = |milliseconds| {
+            let mut budget = budget.clone();
+            let rows = StepRows { decoding: 8, prompts: 16, chunks: 2 };
+            budget.measured(rows, Duration::from_millis(milliseconds));
+            budget.rows(8)
+        };
+        assert_eq!(of_two(20 + 4), 8 + 16, "cheap rows of two prompts say little");
+        assert_eq!(of_two(20 + 64), 8 + 13, "dear ones are as dear as those of one");
     }
 
     #[test]
@@ -169,7 +177,7 @@ mod tests {
             measure(&mut budget, 1, 0, decoding);
             budget.rows(1) - 1
         };
-        assert_eq!([rows(1), rows(5), rows(20), rows(40)], [14, 10, 36, 72]);
+        assert_eq!([rows(1), rows(5), rows(20), rows(40)], [14, 10, 32, 64]);
         assert_eq!([rows(210), rows(400)], [40, 4], "prompts don't stand still");
     }
 
@@ -179,23 +187,23 @@ mod tests {
         measure(&mut budget, 8, 0, 20);
         measure(&mut budget, 0, 100, 100);
         for _ in 0..31 {
-            assert_eq!(budget.rows(8), 8 + 36);
-            measure(&mut budget, 8, 36, 20 + 36);
+            assert_eq!(budget.rows(8), 8 + 32);
+            measure(&mut budget, 8, 32, 20 + 32);
         }
         assert_eq!(budget.rows(8), 8);
         measure(&mut budget, 8, 0, 20);
         measure(&mut budget, 8, 0, 200);
-        assert_eq!(budget.rows(8), 8 + 36, "one slow step changes nothing");
+        assert_eq!(budget.rows(8), 8 + 32, "one slow step changes nothing");
         measure(&mut budget, 8, 0, 40);
         measure(&mut budget, 8, 0, 40);
-        assert_eq!(budget.rows(8), 8 + 72, "the median is 40 ms");
+        assert_eq!(budget.rows(8), 8 + 64, "the median is 40 ms");
         for _ in 0..7 {
             assert!(budget.rows(6) > 6);
             measure(&mut budget, 6, 50, 40 + 50);
         }
         assert_eq!(budget.rows(6), 6, "others decode than before");
         measure(&mut budget, 6, 0, 15);
-        assert_eq!(budget.rows(6), 6 + 27, "what so many fewer take is known of one step");
+        assert_eq!(budget.rows(6), 6 + 24, "what so many fewer take is known of one step");
         assert_eq!(StepBudget::new(Some(20), 512).rows(8), 20, "what a person chose stays");
     }
 

@@ -14,7 +14,6 @@ pub(crate) use queue::{Pace, Queue};
 
 use crate::request::RequestId;
 use crate::sequence::{Running, Sequence};
-use gannet_ops::PAGE_TOKENS;
 use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
@@ -25,10 +24,6 @@ const PROMPT_AGE_LIMIT: Duration = Duration::from_secs(2);
 /// Rows of a step that say how likely the prompt's next token is: each brings a whole row of scores, a megabyte of them
 /// for a large vocabulary.
 const SCORED_ROWS: usize = 32;
-
-/// Chunks of fewer rows end where a page does: a device reads all keys before them once for the rows of each page, which
-/// for a few rows is much of the time.
-const SMALL_CHUNK: usize = 16;
 
 /// The rows of a step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -170,21 +165,11 @@ fn share_among_prompts(
     }
 }
 
-/// So many of `share` rows from an index on that few of them reach into another page: small chunks divide a page evenly.
-fn within_page(start: usize, share: usize) -> usize {
-    if share >= SMALL_CHUNK || share == 0 {
-        return share;
-    }
-    let left = PAGE_TOKENS - start % PAGE_TOKENS;
-    left.div_ceil(left.div_ceil(share))
-}
-
 /// The part of a sequence that has up to `share` rows, of which `scores` may say how likely a token is; it ends at the next
 /// checkpoint, since the state there is only to be had at the end of a step.
 fn part_of(sequence: &Sequence, share: usize, scores: &mut usize) -> Option<Part> {
     let start = sequence.scheduled;
-    let is_last = start + share >= sequence.total();
-    let mut end = start + if is_last { share } else { within_page(start, share) };
+    let mut end = start + share;
     if let Some(checkpoint) = sequence.checkpoints.iter().find(|checkpoint| **checkpoint > start) {
         end = end.min(*checkpoint);
     }
@@ -202,28 +187,4 @@ fn part_of(sequence: &Sequence, share: usize, scores: &mut usize) -> Option<Part
         draws,
         is_put_off: false,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn small_chunks_end_with_their_page() {
-        let chunks = |share: usize| {
-            let mut ends = vec![0];
-            while ends[ends.len() - 1] < 2 * PAGE_TOKENS {
-                ends.push(ends[ends.len() - 1] + within_page(ends[ends.len() - 1], share));
-            }
-            ends
-        };
-        for share in 1..SMALL_CHUNK {
-            let ends = chunks(share);
-            assert!(ends.contains(&PAGE_TOKENS) && ends.contains(&(2 * PAGE_TOKENS)), "{ends:?}");
-            let rows: Vec<usize> = ends.windows(2).map(|pair| pair[1] - pair[0]).collect();
-            let (least, most) = (rows.iter().min().unwrap(), rows.iter().max().unwrap());
-            assert!(*most <= share && most - least <= 1 && 2 * most >= share, "{rows:?}");
-        }
-        assert_eq!((within_page(60, 16), within_page(60, 0), within_page(61, 8)), (16, 0, 3));
-    }
 }
