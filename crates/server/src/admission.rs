@@ -37,8 +37,19 @@ impl Admission {
     }
 
     /// The most answers that one request may ask for.
-    pub(crate) fn most(&self) -> usize {
+    fn most(&self) -> usize {
         self.sequences + self.waiting
+    }
+
+    /// Refuses a request that there will never be room for; `path` is the parameter that asks for so much.
+    pub(crate) fn check(&self, answers: usize, path: &str) -> Result<(), ApiError> {
+        let most = self.most();
+        if answers <= most {
+            return Ok(());
+        }
+        let why =
+            format!("{answers} answers at once are more than the {most} that this server runs and queues");
+        Err(ApiError::Invalid { path: path.to_owned(), why })
     }
 
     /// Takes places for so many answers; `wait` is how long the next one would wait, where that is known.
@@ -68,6 +79,14 @@ impl Drop for Permit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_there_is_never_room_for_is_a_fault_of_its_parameter() {
+        let admission = Admission::new(2, 1);
+        assert!(admission.check(3, "n").is_ok());
+        let refused = admission.check(4, "prompt").unwrap_err().to_string();
+        assert!(refused.starts_with("`prompt`: 4 answers at once are more than the 3"), "{refused}");
+    }
 
     #[test]
     fn places_are_taken_refused_and_given_back() {

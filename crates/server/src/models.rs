@@ -331,8 +331,9 @@ impl Served {
         self.seed.unwrap_or_else(names::random)
     }
 
-    /// Takes places for so many answers, or says when one is expected.
-    pub(crate) fn admit(&self, answers: usize) -> Result<Permit, ApiError> {
+    /// Takes places for so many answers, or says when one is expected; `path` is the parameter that asks for so many.
+    pub(crate) fn admit(&self, answers: usize, path: &str) -> Result<Permit, ApiError> {
+        self.admission.check(answers, path)?;
         let wait = self.handle.stats().wait;
         self.admission.admit(answers, wait).inspect_err(|_| self.metrics.refused())
     }

@@ -108,6 +108,8 @@ pub(crate) struct Answering {
     pub(crate) course: Course,
     /// Of each prompt, the scores of its tokens but the first, where asked for.
     pub(crate) prompt_scores: Vec<Vec<TokenLogprobs>>,
+    /// Of each prompt, the tokens of its longest answer so far.
+    longest: Vec<u32>,
     time: Duration,
     tells_progress: bool,
     /// Of each answer its tokens, where they stand in the log.
@@ -139,7 +141,7 @@ impl Answering {
     ) -> Result<Self, ApiError> {
         let (sink, events) = inbox();
         let count = prompts.len() * params.choices as usize;
-        let permit = served.admit(count)?;
+        let permit = served.admit(count, prompt_path)?;
         let mut choices = Vec::with_capacity(count);
         for prompt in &prompts {
             for _ in 0..params.choices {
@@ -154,6 +156,7 @@ impl Answering {
             total: Total::default(),
             course: Course::default(),
             prompt_scores: vec![Vec::new(); prompts.len()],
+            longest: vec![0; prompts.len()],
             time: params.time,
             tells_progress: params.extras.progress,
             logged: None,
@@ -166,8 +169,10 @@ impl Answering {
         for (number, prompt) in prompts.into_iter().enumerate() {
             answering.log("prompt", &prompt.ids);
             let requests = params.requests(&prompt, &answering.served, held, &sink, prompt_path)?;
+            let most = requests.first().map_or(0, |request| request.max_tokens);
             let ids = answering.served.handle.submit_choices(requests);
             let ids = ids.map_err(|error| ApiError::submit(prompt_path, error))?;
+            answering.served.metrics.asked(ids.len(), most);
             answering.total.cut_tokens += prompt.cut_tokens as u64;
             answering.served.metrics.cut(prompt.cut_tokens);
             answering.follow(&ids, number, prompt.ids.len());
@@ -255,6 +260,7 @@ impl Answering {
                 self.running.remove(&id);
                 self.served.metrics.ended(&usage, reason.name(), self.began.elapsed());
                 self.total.answer_tokens += u64::from(usage.generated_tokens);
+                self.tell_longest(running.prompt, usage.generated_tokens);
                 if running.choice == 0 {
                     self.course.usage = usage;
                 }
@@ -267,6 +273,14 @@ impl Answering {
             }
         }
         Ok(())
+    }
+
+    /// An answer to this prompt has ended with so many tokens.
+    fn tell_longest(&mut self, prompt: usize, tokens: u32) {
+        self.longest[prompt] = self.longest[prompt].max(tokens);
+        if self.running.values().all(|running| running.prompt != prompt) {
+            self.served.metrics.all_ended(self.longest[prompt]);
+        }
     }
 
     /// Writes tokens as text to the log, where that was asked for.

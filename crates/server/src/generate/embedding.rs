@@ -46,7 +46,7 @@ pub(crate) async fn embed(served: Arc<Served>, asked: Embeddings) -> Result<Vec<
     let (sender, results) = unbounded_channel();
     let sink: Arc<dyn EmbeddingSink> = Arc::new(Inbox(sender));
     let count = asked.texts.len();
-    let permit = served.admit(count)?;
+    let permit = served.admit(count, "input")?;
     let mut running = Running { served, running: HashMap::new(), _permit: permit };
     let Embeddings { texts, dimensions, priority, cache_salt, time } = asked;
     for (place, (path, tokens)) in texts.into_iter().enumerate() {

@@ -119,12 +119,7 @@ impl Params {
 /// Answers to each prompt, at most as many as run and wait together.
 fn choices(fields: &mut Fields, served: &Served) -> Result<u32, ApiError> {
     let asked = fields.integer("n", 1..=i64::from(fields.limits().choices))?.unwrap_or(1) as usize;
-    let most = served.admission.most();
-    if asked > most {
-        let why =
-            format!("{asked} answers at once are more than the {most} that this server runs and queues");
-        return Err(ApiError::Invalid { path: "n".to_owned(), why });
-    }
+    served.admission.check(asked, "n")?;
     Ok(asked as u32)
 }
 

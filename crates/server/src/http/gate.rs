@@ -8,6 +8,7 @@ use crate::error::ApiError;
 use crate::http::door::Answered;
 use crate::http::keys::Turn;
 use crate::names;
+use crate::wire::fields::shortened;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
@@ -20,12 +21,15 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 use tracing::{Instrument, Span};
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// What answers name their request by.
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// Characters of a request id that a client chose.
 const REQUEST_ID_BYTES: usize = 128;
 /// Paths that need no key and no turn: those who watch the server have none.
 const OPEN: [&str; 5] = ["/health", "/ready", "/version", "/metrics", "/v1/health"];
+/// Parameters of an address that change no answer: versions of protocols, which clients' libraries add.
+const VERSIONS: [&str; 2] = ["api-version", "beta"];
 
 /// Whose request it is; nobody's where there are no keys.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +41,6 @@ pub(crate) async fn pass(State(app): State<Arc<App>>, mut request: Request<Body>
     let id = request_id(request.headers());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
-    let is_anthropic = path.starts_with("/v1/messages") || path.starts_with("/messages");
     let span = span(&request, &id);
     let answered = request.extensions_mut().remove::<Arc<Answered>>();
     let admitted = admit(&app, &request);
@@ -49,8 +52,7 @@ pub(crate) async fn pass(State(app): State<Arc<App>>, mut request: Request<Body>
             response
                 .map(|body| Body::new(Held { body, _turn: turn, _answered: answered, _span: span.clone() }))
         }
-        Err(error) if is_anthropic => error.into_anthropic_response(),
-        Err(error) => error.into_response(),
+        Err(error) => refusal(&path, error),
     };
     let _entered = span.enter();
     let milliseconds = started.elapsed().as_millis() as u64;
@@ -60,11 +62,38 @@ pub(crate) async fn pass(State(app): State<Arc<App>>, mut request: Request<Body>
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id);
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    if is_chunked || status == 413 {
-        // What follows a body without a length, or one that was not read, could be taken for another request.
+    if is_chunked || status == 413 || !app.is_open() {
+        // What follows a body without a length, or one that was not read, could be taken for another request. A server that
+        // stops takes no further one.
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
+}
+
+/// Whether a path needs no key and no turn.
+pub(super) fn is_open(path: &str) -> bool {
+    OPEN.contains(&path) || page::PATHS.contains(&path)
+}
+
+/// Refuses an address that says more than its path: routes take their parameters from bodies alone.
+pub(super) async fn plain_address(request: Request<Body>, next: Next) -> Response {
+    let query = request.uri().query().unwrap_or_default();
+    let mut names = query.split('&').map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
+    match names.find(|name| !name.is_empty() && !VERSIONS.contains(name)) {
+        None => next.run(request).await,
+        Some(name) => {
+            let why = "parameters stand in bodies, not in addresses".to_owned();
+            refusal(request.uri().path(), ApiError::Unsupported { path: shortened(name), why })
+        }
+    }
+}
+
+/// A refusal in the form of the path's protocol.
+fn refusal(path: &str, error: ApiError) -> Response {
+    if path.starts_with("/v1/messages") || path.starts_with("/messages") {
+        return error.into_anthropic_response();
+    }
+    error.into_response()
 }
 
 /// What the log's lines about a request have in common.
@@ -101,7 +130,7 @@ fn logged(path: &str) -> &str {
 /// Whose request it is, and its turn.
 fn admit(app: &App, request: &Request<Body>) -> Result<(Option<KeyIndex>, Option<Turn>), ApiError> {
     let path = request.uri().path();
-    if OPEN.contains(&path) || page::PATHS.contains(&path) || request.method() == Method::OPTIONS {
+    if is_open(path) || request.method() == Method::OPTIONS {
         return Ok((None, None));
     }
     let key = key_of(app, request.headers())?;

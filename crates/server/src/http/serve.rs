@@ -27,7 +27,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -37,6 +37,9 @@ use tokio_rustls::TlsAcceptor;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// After a failure to accept, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Connections that wait to be accepted, at most; systems have limits of their own.
+const MOST_WAITING: u32 = 1 << 15;
 
 /// Where the server is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +107,7 @@ impl Bound {
     pub async fn bind(config: Config, models: Vec<ModelEntry>) -> Result<Self, ServeError> {
         let bind = |source| ServeError::Bind { address: config.address, source };
         let tls = config.tls.as_ref().map(tls::acceptor).transpose()?;
-        let listener = TcpListener::bind(config.address).await.map_err(bind)?;
+        let listener = listen(config.address, config.limits.connections).map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
         let (phase, phases) = watch::channel(Phase::Serving);
         #[cfg_attr(not(feature = "kv-events"), expect(unused_mut, reason = "only events change it"))]
@@ -172,6 +175,17 @@ impl Bound {
         let _ = timeout(LAST_WORDS, self.app.models.close()).await;
         tracing::info!("stopped");
     }
+}
+
+/// Takes an address. As many connections as may be open may wait to be accepted, as far as the system lets them: one that
+/// comes when no more may is lost without a word, and its client waits in vain.
+fn listen(address: SocketAddr, connections: usize) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // Elsewhere it would let another process take the address, too.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(u32::try_from(connections).unwrap_or(u32::MAX).min(MOST_WAITING))
 }
 
 /// Waits until the server takes no new requests.
@@ -254,9 +268,11 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
         .max_headers(limits.header_lines)
         .serve_connection(TokioIo::new(door), service);
     let mut connection = pin!(connection);
+    // Who comes while the server drains is told so, and the connection ends with that answer.
+    let is_late = *phase.borrow() != Phase::Serving;
     let result = tokio::select! {
         result = connection.as_mut() => result,
-        () = draining(&mut phase) => {
+        () = draining(&mut phase), if !is_late => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

@@ -52,6 +52,9 @@ const TOKENS: &[f64] = &[
     1_000_000.0,
 ];
 
+/// Answers to one prompt.
+const ANSWERS: &[f64] = &[1.0, 2.0, 5.0, 10.0, 20.0];
+
 /// How requests end, by the words of the metric's label.
 pub(crate) const REASONS: [&str; 5] = ["stop", "length", "abort", "timeout", "error"];
 
@@ -68,6 +71,9 @@ pub(crate) struct ModelMetrics {
     inference: Histogram,
     prompt: Histogram,
     answer: Histogram,
+    longest_answer: Histogram,
+    asked_tokens: Histogram,
+    asked_answers: Histogram,
     prompt_tokens: AtomicU64,
     answer_tokens: AtomicU64,
     ended: [AtomicU64; REASONS.len()],
@@ -90,6 +96,9 @@ impl Default for ModelMetrics {
             inference: Histogram::new(REQUEST),
             prompt: Histogram::new(TOKENS),
             answer: Histogram::new(TOKENS),
+            longest_answer: Histogram::new(TOKENS),
+            asked_tokens: Histogram::new(TOKENS),
+            asked_answers: Histogram::new(ANSWERS),
             prompt_tokens: AtomicU64::new(0),
             answer_tokens: AtomicU64::new(0),
             ended: Default::default(),
@@ -102,6 +111,17 @@ impl Default for ModelMetrics {
 }
 
 impl ModelMetrics {
+    /// So many answers of so many tokens at most were asked for.
+    pub(crate) fn asked(&self, answers: usize, tokens: u32) {
+        self.asked_answers.observe(answers as f64);
+        self.asked_tokens.observe(f64::from(tokens));
+    }
+
+    /// All answers to a prompt have ended; the longest of them has so many tokens.
+    pub(crate) fn all_ended(&self, longest: u32) {
+        self.longest_answer.observe(f64::from(longest));
+    }
+
     /// A first token has come.
     pub(crate) fn first_token(&self, after: Duration) {
         self.first_token.observe(after.as_secs_f64());

@@ -161,6 +161,13 @@ const FAMILIES: &[Family] = &[
     histogram!("vllm:request_inference_time_seconds", inference, "From the first step to the end."),
     histogram!("vllm:request_prompt_tokens", prompt, "Tokens of a prompt."),
     histogram!("vllm:request_generation_tokens", answer, "Tokens of an answer."),
+    histogram!(
+        "vllm:request_max_num_generation_tokens",
+        longest_answer,
+        "Tokens of the longest answer to a prompt."
+    ),
+    histogram!("vllm:request_params_max_tokens", asked_tokens, "The most tokens that an answer may have."),
+    histogram!("vllm:request_params_n", asked_answers, "Answers to a prompt that are asked for."),
     number!("counter", "gannet_steps_total", "Steps of the engine.", |_, stats| stats.steps as f64),
     number!("counter", "gannet_step_rows_total", "Rows of all steps.", |_, stats| stats.rows as f64),
     Family {

@@ -209,6 +209,31 @@ fn wrong_parameters_of_completions_are_named() {
 }
 
 #[test]
+fn parameters_in_an_address_are_refused_by_name() {
+    let server = Server::start();
+    let made = server.ask("/v1/responses", &json!({"model": "toy", "input": "hi", "max_output_tokens": 1}));
+    let kept = format!("/v1/responses/{}", made["id"].as_str().unwrap());
+    for (path, param) in [
+        (format!("{kept}?stream=true&starting_after=1"), "stream"),
+        (format!("{kept}?beta=1&include[]=x"), "include[]"),
+        ("/v1/models?limit=5".to_owned(), "limit"),
+        ("/models/toy?flag".to_owned(), "flag"),
+    ] {
+        server.get(&path).is_error(400, Some(param));
+    }
+    let body = chat("user", json!("u"));
+    server.post(&format!("{CHAT}?temperature=0"), &body).is_error(400, Some("temperature"));
+    let refused = server.post("/v1/messages?stream=true", &body).json();
+    assert_eq!((&refused["type"], &refused["error"]["param"]), (&json!("error"), &json!("stream")));
+    // Clients' libraries name the version that they speak, and who watches asks as they like.
+    server.ask(&format!("{CHAT}?api-version=2026-01-01&beta=true"), &body);
+    for path in ["/v1/models?", "/health?now=1", "/metrics?a=b", "/?x=y"] {
+        assert_eq!(server.get(path).status, 200, "{path}");
+    }
+    server.get("/v1/nothing?x=1").is_error(404, None);
+}
+
+#[test]
 fn what_would_be_costly_is_refused_quickly() {
     let server = Server::start();
     let deep = |name: &str, open: &str, close: &str| {

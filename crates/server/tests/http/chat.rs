@@ -158,3 +158,67 @@ fn a_request_that_names_no_seed_gets_the_servers() {
     let [one, other] = asked(None, json!({}));
     assert_ne!(one, other);
 }
+
+/// A template that prints what it is told.
+const TOLD: &str = "{% for message in messages %}{{ message.content }}{% endfor %}|{{ reasoning_effort | default('') }}|\
+                    {% if enable_thinking is defined %}{{ 'on' if enable_thinking else 'off' }}{% endif %}|{{ mood }}";
+
+#[test]
+fn efforts_and_variables_reach_the_template() {
+    let server = Server::with(|setup| setup.template = Some(TOLD));
+    let told = |more: Value| {
+        let rendered = server.ask("/v1/chat/completions/render", &greedy(more));
+        server.ask("/detokenize", &json!({"tokens": rendered["token_ids"]}))["prompt"].clone()
+    };
+    assert_eq!(told(json!({})), "hi|||");
+    assert_eq!(told(json!({"reasoning_effort": "low"})), "hi|low|on|");
+    assert_eq!(told(json!({"reasoning_effort": "none"})), "hi||off|");
+    let variables = json!({"mood": "calm", "enable_thinking": false});
+    assert_eq!(told(json!({"chat_template_kwargs": variables})), "hi||off|calm");
+    assert_eq!(
+        told(json!({"chat_template_kwargs": variables, "reasoning_effort": "high"})),
+        "hi|high|off|calm"
+    );
+    // The newer protocol says it in its own way.
+    let body =
+        json!({"model": "toy", "input": "hi", "max_output_tokens": 1, "reasoning": {"effort": "medium"}});
+    let made = server.ask("/v1/responses", &body);
+    assert_eq!(made["usage"]["input_tokens"], "hi|medium|on|".len());
+}
+
+#[test]
+fn timings_come_with_the_answers_of_every_route() {
+    let server = Server::start();
+    let messages = json!([{"role": "user", "content": "hi"}]);
+    for (path, length, said) in [
+        ("/v1/chat/completions", "max_tokens", json!({"messages": messages})),
+        ("/v1/messages", "max_tokens", json!({"messages": messages})),
+        ("/v1/completions", "max_tokens", json!({"prompt": "hi"})),
+        ("/v1/responses", "max_output_tokens", json!({"input": "hi"})),
+    ] {
+        let mut body = said;
+        body["model"] = json!("toy");
+        body[length] = json!(4);
+        body["ignore_eos"] = json!(true);
+        assert_eq!(server.ask(path, &body).get("timings"), None, "{path}");
+        body["timings"] = json!(true);
+        let whole = server.ask(path, &body);
+        body["stream"] = json!(true);
+        let streamed = server.post(path, &body).body;
+        let events = streamed.lines().filter_map(|line| line.strip_prefix("data: "));
+        let events: Vec<Value> = events.filter_map(|data| serde_json::from_str(data).ok()).collect();
+        let of = |event: &Value| {
+            [event, &event["response"]].map(|it| it["timings"].clone()).into_iter().find(Value::is_object)
+        };
+        let streamed = events.iter().rev().find_map(of).unwrap_or_else(|| panic!("{path}: {streamed}"));
+        for timings in [&whole["timings"], &streamed] {
+            assert_eq!(timings["generated_tokens"], 4, "{path}: {timings}");
+            for name in ["queue_ms", "prefill_ms", "decode_ms"] {
+                assert!(timings[name].as_f64().unwrap() >= 0.0, "{path}: {timings}");
+            }
+            for name in ["prompt_tokens", "reused_tokens", "first_different_token"] {
+                assert!(timings[name].is_u64(), "{path}: {timings}");
+            }
+        }
+    }
+}

@@ -250,3 +250,37 @@ fn least_tokens_keep_an_answer_from_ending() {
     let body = greedy(json!({"stop_token_ids": [first], "min_tokens": 4, "return_token_ids": true}));
     assert!(server.ask(PATH, &body)["usage"]["completion_tokens"].as_u64().unwrap() >= 4);
 }
+
+#[test]
+fn each_way_of_drawing_is_taken_by_its_name() {
+    let server = Server::start();
+    let drawn = |more: Value| {
+        let mut body = greedy(json!({"temperature": 1.5, "seed": 5, "max_tokens": 24}));
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        text(&server.ask(PATH, &body)).to_owned()
+    };
+    let (likeliest, any) = (drawn(json!({"temperature": 0})), drawn(json!({})));
+    assert_ne!(likeliest, any);
+    // Filters that leave one token.
+    for more in
+        [json!({"top_k": 1}), json!({"top_p": 1e-6}), json!({"min_p": 1}), json!({"top_n_sigma": 1e-6})]
+    {
+        assert_eq!(drawn(more.clone()), likeliest, "{more}");
+    }
+    // What is written out of what is usual.
+    let off = json!({
+        "top_k": -1, "top_p": 1, "min_p": 0, "typical_p": 1, "xtc_probability": 0, "repetition_penalty": 1,
+        "presence_penalty": 0, "frequency_penalty": 0,
+    });
+    assert_eq!(drawn(off), any);
+    // What makes repeated or likely tokens rarer.
+    for more in [
+        json!({"repetition_penalty": 50}),
+        json!({"presence_penalty": 2}),
+        json!({"frequency_penalty": 2}),
+        json!({"typical_p": 0.05}),
+        json!({"xtc_probability": 1, "xtc_threshold": 0.001}),
+    ] {
+        assert_ne!(drawn(more.clone()), any, "{more}");
+    }
+}

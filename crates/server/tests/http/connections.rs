@@ -24,6 +24,24 @@ fn silent_connections_are_closed_while_others_are_served() {
     assert!(text.starts_with("HTTP/1.1 200"), "{text}");
 }
 
+/// Other systems hold fewer back, whatever they are told.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_crowd_that_comes_at_once_is_kept_until_it_is_accepted() {
+    use gannet_server::Bound;
+    use std::net::TcpStream;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // This one has its address and accepts nobody yet.
+    let bound = runtime.block_on(Bound::bind(crate::support::config(), Vec::new())).unwrap();
+    let patience = Duration::from_secs(20);
+    let crowd: Vec<_> = (0..600).map(|_| TcpStream::connect_timeout(&bound.address(), patience)).collect();
+    assert!(
+        crowd.iter().all(Result::is_ok),
+        "{:?}",
+        crowd.iter().filter(|it| it.is_err()).collect::<Vec<_>>()
+    );
+}
+
 #[test]
 fn a_body_that_does_not_come_is_not_waited_for() {
     let server = Server::with(|setup| setup.limits.body_time = Duration::from_secs(1));

@@ -53,6 +53,21 @@ fn base64_holds_the_same_numbers_and_dimensions_cut_them() {
 }
 
 #[test]
+fn a_vector_is_made_of_the_rows_that_its_model_pools() {
+    let server = Server::with(|setup| setup.names = vec!["vectors", "first", "last"]);
+    let of =
+        |model: &str, input: Value| vector(&server.ask(PATH, &json!({"model": model, "input": input})), 0);
+    let near =
+        |one: &[f32], other: &[f32]| one.iter().zip(other).all(|(one, other)| (one - other).abs() < 1e-5);
+    let models = ["vectors", "first", "last"];
+    let [mean, first, last] = models.map(|model| of(model, json!([7])));
+    assert!(near(&mean, &first) && near(&first, &last), "one row is the first, the last and the mean");
+    let [means, firsts, lasts] = models.map(|model| of(model, json!([7, 8, 9])));
+    assert!(near(&firsts, &first), "what stands behind a row changes nothing in it");
+    assert!(!near(&lasts, &firsts) && !near(&means, &firsts) && !near(&means, &lasts));
+}
+
+#[test]
 fn what_is_wrong_is_named() {
     let server = server();
     for (name, value, param) in [

@@ -1,6 +1,7 @@
 //! Anthropic's routes.
 
 use crate::support::Server;
+use gannet_server::Keys;
 use serde_json::{Value, json};
 
 const PATH: &str = "/v1/messages";
@@ -104,5 +105,8 @@ fn refusals_have_the_protocols_form() {
         "`thinking`",
     );
     check("n", json!(2), 400, "invalid_request_error", "`n`");
+    let closed = Server::with(|setup| setup.config.keys = Keys::parse("first-key").unwrap());
+    let answer = closed.post(PATH, &greedy(json!({})));
+    assert_eq!((answer.status, &answer.json()["error"]["type"]), (401, &json!("authentication_error")));
     check("bogus", json!(2), 400, "invalid_request_error", "`bogus`");
 }

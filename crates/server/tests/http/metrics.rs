@@ -21,6 +21,11 @@ fn what_is_answered_is_counted() {
         "vllm:request_generation_tokens_bucket{model_name=\"toy\",le=\"10.0\"} 2",
         "vllm:request_generation_tokens_bucket{model_name=\"toy\",le=\"+Inf\"} 2",
         "vllm:num_requests_waiting{model_name=\"toy\"} 0",
+        "vllm:request_params_n_bucket{model_name=\"toy\",le=\"1.0\"} 0",
+        "vllm:request_params_n_bucket{model_name=\"toy\",le=\"2.0\"} 1",
+        "vllm:request_params_max_tokens_sum{model_name=\"toy\"} 8",
+        "vllm:request_max_num_generation_tokens_sum{model_name=\"toy\"} 8",
+        "vllm:request_max_num_generation_tokens_count{model_name=\"toy\"} 1",
         "# TYPE vllm:spec_decode_num_accepted_tokens_total counter",
         "vllm:spec_decode_num_draft_tokens_total{model_name=\"toy\"} 0",
     ] {

@@ -2,6 +2,8 @@
 
 use crate::support::Server;
 use serde_json::json;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 #[test]
 fn models_are_listed_and_found_by_name() {
@@ -36,6 +38,74 @@ fn models_come_when_they_are_asked_for_and_go_when_others_are() {
         assert_eq!(answer["model"], name);
         assert_eq!(loaded(), expected);
     }
+}
+
+/// Which models are in memory.
+fn loaded(server: &Server) -> Vec<String> {
+    let list = server.get("/v1/models").json();
+    let here = list["data"].as_array().unwrap().iter().filter(|model| model["loaded"] == true);
+    here.map(|model| model["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_model_that_nobody_uses_and_nobody_used_for_longest_makes_room() {
+    let server = Server::with(|setup| {
+        setup.names = vec!["a", "b", "c"];
+        (setup.room, setup.sequences, setup.context) = (2, 1, Some(1 << 20));
+    });
+    let body = |name: &str, tokens: usize| json!({"model": name, "prompt": "a", "max_tokens": tokens, "ignore_eos": true});
+    for (name, expected) in [
+        ("a", vec!["a"]),
+        ("b", vec!["a", "b"]),
+        ("a", vec!["a", "b"]),
+        ("c", vec!["a", "c"]),
+        ("b", vec!["b", "c"]),
+    ] {
+        server.ask("/v1/completions", &body(name, 2));
+        assert_eq!(loaded(&server), expected);
+    }
+    // Both in memory are in use: there is no room, which is said, and who comes again when one is left gets it.
+    let mut streamed = body("b", 1_000_000);
+    streamed["stream"] = json!(true);
+    let begin =
+        |body: &serde_json::Value| server.connect().begin("/v1/completions", "", body.to_string().as_bytes());
+    let mut first = begin(&streamed);
+    first.read_until("data: ");
+    streamed["model"] = json!("c");
+    let mut second = begin(&streamed);
+    second.read_until("data: ");
+    let refused = server.post("/v1/completions", &body("a", 2));
+    assert!(refused.is_error(503, None).contains("room for no more"), "{refused:?}");
+    assert_eq!(refused.json()["error"]["code"], "model_not_loaded");
+    assert!(refused.header("retry-after").is_some());
+    drop(first);
+    let is_served = |_| server.post("/v1/completions", &body("a", 2)).status == 200;
+    assert!((0..1000).any(is_served));
+    assert_eq!(loaded(&server), ["a", "c"]);
+}
+
+#[test]
+fn an_engine_that_stands_still_is_not_healthy_until_it_goes_on() {
+    let hold = Arc::new(Mutex::new(()));
+    let server = Server::with(|setup| {
+        setup.hold = hold.clone();
+        setup.limits.stall_time = Duration::from_millis(200);
+        (setup.sequences, setup.context) = (1, Some(1 << 20));
+    });
+    server.ask("/v1/completions", &json!({"model": "toy", "prompt": "a", "max_tokens": 1}));
+    let held = hold.lock().unwrap();
+    let health = |status: u16| {
+        (0..1_000_000).map(|_| server.get("/health")).find(|answer| answer.status == status).unwrap().json()
+    };
+    assert_eq!(health(200)["status"], "ok", "nothing is to be done");
+    let body =
+        json!({"model": "toy", "prompt": "a", "max_tokens": 1_000_000, "ignore_eos": true, "stream": true});
+    let _running = server.connect().begin("/v1/completions", "", body.to_string().as_bytes());
+    let stuck = health(503);
+    assert_eq!((&stuck["status"], &stuck["models"]), (&json!("stuck"), &json!(["toy"])));
+    assert_eq!(server.get("/ready").status, 200);
+    drop(held);
+    assert_eq!(health(200)["status"], "ok");
 }
 
 #[test]

@@ -60,6 +60,19 @@ fn a_full_queue_refuses_at_once_and_says_when_to_come_again() {
 }
 
 #[test]
+fn what_there_is_never_room_for_is_no_matter_of_coming_again() {
+    let server = Server::with(|setup| {
+        setup.names = vec!["toy", "vectors"];
+        (setup.sequences, setup.limits.waiting) = (1, 1);
+    });
+    let message = server.refuses(PATH, &long(json!({"prompt": ["a", "b", "c"]})), 400, "prompt");
+    assert!(message.contains("3 answers at once are more than the 2"), "{message}");
+    server.refuses(PATH, &long(json!({"prompt": ["a", "b"], "n": 2})), 400, "prompt");
+    server.refuses("/v1/embeddings", &json!({"model": "vectors", "input": ["a", "b", "c"]}), 400, "input");
+    server.ask("/v1/embeddings", &json!({"model": "vectors", "input": ["a", "b"]}));
+}
+
+#[test]
 fn a_request_ends_at_its_time() {
     let server = Server::start();
     let message = server.post(PATH, &long(json!({"timeout": 0.001}))).is_error(504, None);
@@ -84,17 +97,64 @@ fn silence_in_a_stream_is_filled_with_comments() {
     assert!(rest.contains("\"length\"") && rest.contains("data: [DONE]"), "{rest}");
 }
 
+#[test]
+fn a_long_prompt_is_no_silence() {
+    let server = endless(|limits| limits.keep_alive = Duration::from_millis(1));
+    let mut stream = begun(&server, &long(json!({"stream": true, "max_tokens": 1, "prompt": vec![7; 8000]})));
+    let before = stream.read_until("data: ");
+    // Nothing goes before it: its prompt is what takes so long.
+    assert!(before.contains(": keep-alive\n\n"), "{before}");
+}
+
 /// A connection on which this request was sent.
 fn begun(server: &Server, body: &Value) -> Connection {
-    let body = body.to_string();
-    let mut connection = server.connect();
-    let length = body.len();
-    let head = format!(
-        "POST {PATH} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
-         content-length: {length}\r\n\r\n"
-    );
-    connection.write((head + &body).as_bytes());
-    connection
+    server.connect().begin(PATH, "", body.to_string().as_bytes())
+}
+
+#[test]
+fn who_leaves_without_an_answer_makes_room_too() {
+    let server = endless(|limits| limits.waiting = 1);
+    let whole = || begun(&server, &long(json!({"max_tokens": ENDLESS})));
+    let asked = [whole(), whole()];
+    server.wait_for(WAITING, 1.0);
+    server.post(PATH, &long(json!({}))).is_error(429, None);
+    drop(asked);
+    server.wait_for("vllm:request_success_total{model_name=\"toy\",finished_reason=\"abort\"}", 2.0);
+    server.ask(PATH, &long(json!({"max_tokens": 2})));
+}
+
+/// How many answers wait for a sequence.
+const WAITING: &str = "vllm:num_requests_waiting";
+
+#[test]
+fn of_those_that_wait_the_lower_number_goes_first() {
+    let server = endless(|_| ());
+    let stream = |priority: i32| {
+        begun(&server, &long(json!({"stream": true, "max_tokens": ENDLESS, "priority": priority})))
+    };
+    let mut first = stream(0);
+    first.read_until("data: ");
+    let _later = stream(5);
+    server.wait_for(WAITING, 1.0);
+    let mut sooner = stream(-5);
+    server.wait_for(WAITING, 2.0);
+    drop(first);
+    // None of them ends by itself, so that the one that begins is the one that goes first.
+    sooner.read_until("data: ");
+}
+
+#[test]
+fn a_stream_that_is_left_unread_is_given_up_and_says_why() {
+    let server = endless(|limits| limits.unsent_bytes = 1 << 16);
+    let body = long(json!({"stream": true, "max_tokens": ENDLESS, "logprobs": 20, "temperature": 1}));
+    let slow = Connection::open_narrow(server.address);
+    let mut slow = slow.begin(PATH, "", body.to_string().as_bytes());
+    server.wait_for("vllm:request_success_total{model_name=\"toy\",finished_reason=\"abort\"}", 1.0);
+    server.ask(PATH, &long(json!({"max_tokens": 2})));
+    let text = String::from_utf8(slow.read_bytes()).unwrap();
+    let (rest, error) = text.rsplit_once("data: {\"error\"").unwrap();
+    assert!(error.contains("read too slowly") && error.contains("data: [DONE]"), "{error}");
+    assert!(rest.contains("top_logprobs"));
 }
 
 #[test]
@@ -110,13 +170,35 @@ fn a_reader_that_does_not_read_blocks_nobody() {
 }
 
 #[test]
-fn a_server_that_stops_ends_what_it_has_and_takes_nothing_new() {
+fn a_server_that_stops_ends_what_it_has() {
     let mut server = Server::start();
     let mut stream = begun(&server, &long(json!({"stream": true, "max_tokens": 400})));
     stream.read_until("data: ");
     server.stop();
     let rest = String::from_utf8(stream.read_bytes()).unwrap();
     assert!(rest.contains("[DONE]") && rest.contains("\"length\""), "{rest}");
+    server.join();
+}
+
+#[test]
+fn a_server_that_stops_takes_nothing_new_and_says_so() {
+    let mut server = endless(|_| ());
+    let mut stream = begun(&server, &long(json!({"stream": true, "max_tokens": ENDLESS})));
+    stream.read_until("data: ");
+    server.stop();
+    let ready = (0..100_000).map(|_| server.get("/ready")).find(|answer| answer.status != 200).unwrap();
+    assert_eq!((ready.status, &ready.json()["status"]), (503, &json!("draining")));
+    assert_eq!(server.get("/health").status, 200);
+    let refused = server.post(PATH, &long(json!({"max_tokens": 2})));
+    assert!(refused.is_error(503, None).contains("is stopping"), "{refused:?}");
+    assert_eq!(refused.json()["error"]["code"], "draining");
+    assert!(refused.header("retry-after").unwrap().parse::<u64>().unwrap() >= 1);
+    let mut kept = server.connect();
+    kept.write(b"GET /ready HTTP/1.1\r\nhost: x\r\n\r\n");
+    let last = String::from_utf8(kept.read_bytes()).unwrap();
+    assert!(last.contains("HTTP/1.1 503") && last.contains("connection: close"), "{last}");
+    // When the last one has left there is nothing to wait for.
+    drop(stream);
     server.join();
 }
 

@@ -4,9 +4,14 @@ use serde_json::Value;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
+use tokio::net::TcpSocket;
+use tokio::runtime::Builder;
 
 /// Long enough for any answer, so that a test that would hang fails instead.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the system keeps for a narrow connection.
+const NARROW_BYTES: u32 = 4096;
 
 /// One connection.
 pub(crate) struct Connection {
@@ -24,7 +29,23 @@ pub(crate) struct Answer {
 
 impl Connection {
     pub(crate) fn open(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
+        Self::of(TcpStream::connect(address).unwrap())
+    }
+
+    /// One on which little is under way before it is read.
+    pub(crate) fn open_narrow(address: SocketAddr) -> Self {
+        let runtime = Builder::new_current_thread().enable_io().build().unwrap();
+        let stream = runtime.block_on(async {
+            let socket = TcpSocket::new_v4()?;
+            socket.set_recv_buffer_size(NARROW_BYTES)?;
+            socket.connect(address).await?.into_std()
+        });
+        let stream = stream.unwrap();
+        stream.set_nonblocking(false).unwrap();
+        Self::of(stream)
+    }
+
+    fn of(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         Self { stream }
@@ -36,7 +57,12 @@ impl Connection {
     }
 
     /// As `post`, with header lines that end in `\r\n`.
-    pub(crate) fn post_with(mut self, path: &str, headers: &str, body: &[u8]) -> Answer {
+    pub(crate) fn post_with(self, path: &str, headers: &str, body: &[u8]) -> Answer {
+        self.begin(path, headers, body).read()
+    }
+
+    /// Posts a body and reads nothing yet.
+    pub(crate) fn begin(mut self, path: &str, headers: &str, body: &[u8]) -> Self {
         let length = body.len();
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
@@ -44,7 +70,7 @@ impl Connection {
         );
         self.write(head.as_bytes());
         self.write(body);
-        self.read()
+        self
     }
 
     /// Sends bytes as they are, and reads the answer to the end of the connection.

@@ -4,4 +4,4 @@ mod client;
 mod server;
 
 pub(crate) use client::{Answer, Connection};
-pub(crate) use server::Server;
+pub(crate) use server::{Server, config};

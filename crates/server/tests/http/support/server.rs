@@ -12,12 +12,12 @@ use gannet_testing::toy::{self, write_toy};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::runtime::Builder;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 /// Sequences of each model.
 const SEQUENCES: usize = 4;
@@ -40,6 +40,10 @@ pub(crate) struct Setup {
     pub(crate) template: Option<&'static str>,
     /// Another context than the toy's.
     pub(crate) context: Option<usize>,
+    /// Models that memory has room for at once.
+    pub(crate) room: usize,
+    /// While a test holds it, engines come to stand.
+    pub(crate) hold: Arc<Mutex<()>>,
 }
 
 struct ToySource {
@@ -48,10 +52,14 @@ struct ToySource {
     waiting: usize,
     context: Option<usize>,
     purpose: Purpose,
+    room: Arc<Semaphore>,
+    hold: Arc<Mutex<()>>,
 }
 
 impl ModelSource for ToySource {
     fn load(&self, follower: Option<PrefixFollower>) -> Result<Model, LoadFailure> {
+        let full = |_| LoadFailure::NoRoom("the test has room for no more".to_owned());
+        let place = self.room.clone().try_acquire_owned().map_err(full)?;
         let broken = |error: &dyn std::fmt::Display| LoadFailure::Broken(error.to_string());
         let backend = CpuBackend::new(CpuOptions { threads: Some(1), ..CpuOptions::default() }).unwrap();
         let (sequences, purpose) = (Some(self.sequences), self.purpose);
@@ -61,6 +69,13 @@ impl ModelSource for ToySource {
         let Loaded { text, mut runner, memory, weight_bytes, .. } =
             load(&self.path, &backend, &options, &|_| ()).map_err(|error| broken(&error))?;
         runner.prefix_follower = follower;
+        let hold = self.hold.clone();
+        // An engine looks at this from time to time, and drops it at its end.
+        runner.major_faults = Box::new(move || {
+            let _place = &place;
+            drop(hold.lock());
+            None
+        });
         let numerics_id = runner.numerics_id.to_string();
         let waiting = self.sequences + self.waiting;
         let options = EngineOptions { sequences: self.sequences, waiting, ..EngineOptions::default() };
@@ -85,6 +100,22 @@ impl ModelSource for ToySource {
     }
 }
 
+/// What a server is told where a test says nothing.
+pub(crate) fn config() -> Config {
+    Config {
+        address: ([127, 0, 0, 1], 0).into(),
+        keys: Keys::default(),
+        cors_origins: Origins::default(),
+        tls: None,
+        limits: Arc::default(),
+        loaded_models: 8,
+        seed: Some(1),
+        logs_text: false,
+        #[cfg(feature = "kv-events")]
+        kv_events: None,
+    }
+}
+
 impl Server {
     /// A server of one model, `toy`, that everybody may ask.
     pub(crate) fn start() -> Self {
@@ -94,23 +125,14 @@ impl Server {
     /// A server with changes.
     pub(crate) fn with(change: impl FnOnce(&mut Setup)) -> Self {
         let mut setup = Setup {
-            config: Config {
-                address: ([127, 0, 0, 1], 0).into(),
-                keys: Keys::default(),
-                cors_origins: Origins::default(),
-                tls: None,
-                limits: Arc::default(),
-                loaded_models: 8,
-                seed: Some(1),
-                logs_text: false,
-                #[cfg(feature = "kv-events")]
-                kv_events: None,
-            },
+            config: config(),
             limits: Limits::default(),
             sequences: SEQUENCES,
             names: vec!["toy"],
             template: None,
             context: None,
+            room: 8,
+            hold: Arc::default(),
         };
         change(&mut setup);
         let folder = TempDir::new().unwrap();
@@ -118,6 +140,7 @@ impl Server {
         let changes: Vec<_> = template.into_iter().collect();
         let path = PathBuf::from(write_toy(&folder.path().join("toy.gguf"), &changes));
         let (sequences, waiting) = (setup.sequences, setup.limits.waiting);
+        let room = Arc::new(Semaphore::new(setup.room));
         let entry = |name: &&str| ModelEntry {
             name: (*name).to_owned(),
             source: Arc::new(ToySource {
@@ -127,8 +150,12 @@ impl Server {
                 context: setup.context,
                 purpose: match *name {
                     "vectors" => Purpose::Vectors { pooling: Some(PoolKind::Mean) },
+                    "first" => Purpose::Vectors { pooling: Some(PoolKind::First) },
+                    "last" => Purpose::Vectors { pooling: Some(PoolKind::Last) },
                     _ => Purpose::Text,
                 },
+                room: room.clone(),
+                hold: setup.hold.clone(),
             }),
         };
         let models = setup.names.iter().map(entry).collect();
@@ -166,6 +193,19 @@ impl Server {
     /// Posts a JSON body.
     pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
         self.connect().post(path, body.to_string().as_bytes())
+    }
+
+    /// A number of `/metrics`, by the beginning of its line; none before its model is loaded.
+    pub(crate) fn metric(&self, name: &str) -> Option<f64> {
+        let text = self.get("/metrics").body;
+        let line = text.lines().find(|line| line.starts_with(name))?;
+        Some(line.rsplit(' ').next().unwrap().parse().unwrap())
+    }
+
+    /// Waits until a number of `/metrics` is this one.
+    pub(crate) fn wait_for(&self, name: &str, value: f64) {
+        let is_there = (0..100_000).any(|_| self.metric(name) == Some(value));
+        assert!(is_there, "{name} is {:?}, never {value}", self.metric(name));
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {
