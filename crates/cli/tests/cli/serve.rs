@@ -4,7 +4,7 @@ use crate::support::command;
 use crate::toy::write_toy;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, ChildStderr, Command};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 const PROMPT: &str = "the hen";
@@ -79,6 +79,22 @@ fn it_listens_on_loopback_and_everybody_there_may_ask() {
     assert_eq!(server.ask("").0, 200);
 }
 
+/// Processes begin with a limit of open files that is often lower than that of connections.
+#[cfg(unix)]
+#[test]
+fn connections_are_not_limited_by_the_files_that_a_process_begins_with() {
+    let server = Serving::start(&["--header-timeout", "600"], |command| {
+        let mut limited = Command::new("sh");
+        limited.args(["-c", "ulimit -S -n 64 && exec \"$0\" \"$@\""]);
+        limited.arg(command.get_program()).args(command.get_args()).env_remove("GANNET_API_KEYS");
+        limited.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        *command = limited;
+    });
+    let silent: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+    assert_eq!(server.ask("").0, 200);
+    drop(silent);
+}
+
 #[test]
 fn keys_come_from_a_file_and_from_the_environment_and_are_never_logged() {
     let folder = tempfile::tempdir().unwrap();
@@ -113,6 +129,36 @@ fn log_lines_are_text_or_json_and_hold_what_was_said_only_where_that_was_asked_f
     assert_eq!(server.ask("x-request-id: request-8\r\n").0, 200);
     let log = server.log(1).concat();
     assert!(log.contains("request-8") && log.contains("status=200") && !log.contains(PROMPT), "{log}");
+}
+
+/// The words that a unit, an image and a manifest start the program with.
+fn started_by_deploy() -> [(&'static str, Vec<String>); 3] {
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
+    let unit = include_str!("../../../../deploy/gannet.service");
+    let unit = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/gannet ")).unwrap();
+    let image = include_str!("../../../../deploy/Containerfile");
+    let image = image.lines().find_map(|line| line.strip_prefix("CMD ")).unwrap();
+    let manifest = include_str!("../../../../deploy/kubernetes/gannet.yaml");
+    let listed = manifest.lines().map(str::trim).skip_while(|line| *line != "args:").skip(1);
+    let listed = listed.filter(|line| !line.starts_with('#')).map_while(|line| line.strip_prefix("- "));
+    let listed = listed.map(str::to_owned).collect();
+    [("unit", words(unit)), ("image", serde_json::from_str(image).unwrap()), ("manifest", listed)]
+}
+
+#[test]
+fn what_deploy_starts_the_program_with_is_understood() {
+    for (what, mut words) in started_by_deploy() {
+        assert!(words.len() > 3 && words[0] == "serve", "{what}: {words:?}");
+        if !cfg!(feature = "kv-events") {
+            words.retain(|word| !word.starts_with("--kv-events"));
+        }
+        let mut asked: Vec<&str> = words.iter().map(String::as_str).collect();
+        // Words are taken one by one, and the last one ends with help what would begin to serve.
+        asked.push("--help");
+        crate::support::gannet(&asked).succeeded();
+        asked.insert(1, "--nonsense");
+        crate::support::gannet(&asked).failed(2, &["--nonsense"]);
+    }
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //!
 //! The server knows HTTP and no files; here are the flags, and how a model comes into memory when it is asked for.
 
+#[cfg(unix)]
+mod files;
 mod limits;
 mod source;
 
@@ -141,6 +143,8 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     let backend: Arc<dyn Backend> = Arc::from(arguments.device.open()?);
     let models = models(arguments, &backend)?;
     let _log = start_log(arguments)?;
+    #[cfg(unix)]
+    files::allow_for(config.limits.connections);
     let scheme = if config.tls.is_some() { "https" } else { "http" };
     gannet_server::serve(config, models, |address| eprintln!("gannet: listening on {scheme}://{address}"))?;
     Ok(())
