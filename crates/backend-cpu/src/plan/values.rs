@@ -9,7 +9,7 @@ use crate::memory::Buffer;
 use crate::panels::PanelKind;
 use gannet_ops::placement::Placement;
 use gannet_ops::sampling::Draw;
-use gannet_ops::step::{RowLogprobs, StepValues};
+use gannet_ops::step::{KeptIds, RowLogprobs, StepValues};
 use gannet_ops::{Batch, BatchLimits, DeviceError, Element, Node, Op, Program, Rows, Value, ValueId};
 
 /// All values of a program; the memory stays from step to step.
@@ -168,7 +168,7 @@ impl StepValues for Values {
 #[derive(Default)]
 pub(super) struct KeptValues {
     numbers: Vec<(ValueId, usize, Vec<f32>)>,
-    ids: Vec<(ValueId, Vec<Option<u32>>)>,
+    ids: KeptIds,
 }
 
 impl KeptValues {
@@ -179,7 +179,7 @@ impl KeptValues {
 
     /// Keeps what the nodes from [`Program::sampling_start`] on read, and what the program returns of ids.
     pub(super) fn keep(&mut self, program: &Program, batch: &Batch, values: &Values) {
-        self.ids.iter_mut().for_each(|(_, ids)| ids.clear());
+        self.ids.clear();
         let is_drawn = batch.outputs.iter().any(|output| output.want.token || output.want.logprobs.is_some());
         let mut kept = 0;
         let is_ids = |id: &ValueId| values.of(*id).element == Element::Id;
@@ -226,15 +226,10 @@ impl StepValues for KeptValues {
     }
 
     fn ids(&self, value: ValueId) -> &[Option<u32>] {
-        self.ids.iter().find(|(id, _)| *id == value).map_or(&[], |(_, ids)| ids)
+        self.ids.of(value)
     }
 
     fn ids_mut(&mut self, value: ValueId) -> &mut Vec<Option<u32>> {
-        let known = self.ids.iter().position(|(id, _)| *id == value);
-        let place = known.unwrap_or_else(|| {
-            self.ids.push((value, Vec::new()));
-            self.ids.len() - 1
-        });
-        &mut self.ids[place].1
+        self.ids.of_mut(value)
     }
 }

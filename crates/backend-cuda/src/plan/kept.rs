@@ -5,7 +5,7 @@ use super::jobs::Told;
 use crate::driver::{Address, DeviceBuffer, Driver, Landing};
 use crate::error::CudaError;
 use gannet_ops::sampling::{Draw, logprobs_of};
-use gannet_ops::step::{RowLogprobs, StepValues};
+use gannet_ops::step::{KeptIds, RowLogprobs, StepValues};
 use gannet_ops::{TokenId, ValueId};
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(super) struct Kept {
     /// Outputs whose draws are known.
     drawn: Vec<Option<Draw>>,
     logprobs: Vec<RowLogprobs>,
-    ids: Vec<(ValueId, Vec<Option<u32>>)>,
+    ids: KeptIds,
 }
 
 /// Rows of a value on the host.
@@ -58,7 +58,7 @@ impl Kept {
         self.host.iter_mut().for_each(|copy| copy.rows.clear());
         self.drawn.clear();
         self.logprobs.clear();
-        self.ids.iter_mut().for_each(|(_, ids)| ids.clear());
+        self.ids.clear();
         let graphs = &mut self.graphs;
         for (id, bytes) in values {
             match self.device.iter_mut().find(|(known, _)| known == id) {
@@ -224,15 +224,10 @@ impl StepValues for Kept {
     }
 
     fn ids(&self, value: ValueId) -> &[Option<u32>] {
-        self.ids.iter().find(|(id, _)| *id == value).map_or(&[], |(_, ids)| ids)
+        self.ids.of(value)
     }
 
     fn ids_mut(&mut self, value: ValueId) -> &mut Vec<Option<u32>> {
-        let known = self.ids.iter().position(|(id, _)| *id == value);
-        let place = known.unwrap_or_else(|| {
-            self.ids.push((value, Vec::new()));
-            self.ids.len() - 1
-        });
-        &mut self.ids[place].1
+        self.ids.of_mut(value)
     }
 }

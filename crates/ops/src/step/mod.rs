@@ -14,7 +14,7 @@ mod resolve;
 mod sample;
 
 pub use memory::{Sampled, StepMemory, Steps};
-pub use pending::{PendingStep, RowLogprobs, StepValues, map_ids};
+pub use pending::{KeptIds, PendingStep, RowLogprobs, StepValues, map_ids};
 pub use ready::ReadyDraws;
 pub use resolve::Resolved;
 pub use sample::{Scores, accept, sample};

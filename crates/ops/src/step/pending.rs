@@ -38,6 +38,32 @@ pub trait StepValues {
     fn ids_mut(&mut self, value: ValueId) -> &mut Vec<Option<u32>>;
 }
 
+/// Values of ids that a step keeps for sampling and for its output; a later step has them with their memory.
+#[derive(Clone, Debug, Default)]
+pub struct KeptIds(Vec<(ValueId, Vec<Option<u32>>)>);
+
+impl KeptIds {
+    /// Forgets all ids.
+    pub fn clear(&mut self) {
+        self.0.iter_mut().for_each(|(_, ids)| ids.clear());
+    }
+
+    /// The ids of a value; none where it has none.
+    pub fn of(&self, value: ValueId) -> &[Option<u32>] {
+        self.0.iter().find(|(id, _)| *id == value).map_or(&[], |(_, ids)| ids)
+    }
+
+    /// The ids of a value, to be filled.
+    pub fn of_mut(&mut self, value: ValueId) -> &mut Vec<Option<u32>> {
+        let known = self.0.iter().position(|(id, _)| *id == value);
+        let place = known.unwrap_or_else(|| {
+            self.0.push((value, Vec::new()));
+            self.0.len() - 1
+        });
+        &mut self.0[place].1
+    }
+}
+
 /// A step between its submission and the moment when it is waited for. One that was waited for serves a later step, with
 /// its memory.
 #[derive(Debug, Default)]
