@@ -458,6 +458,10 @@ impl Engine {
     }
 
     fn fail_all(&mut self, error: &DeviceError) {
+        self.stats.update(|stats| {
+            stats.failures += 1;
+            stats.failures_since_step += 1;
+        });
         self.in_flight.clear();
         for at in 0..self.running.len() {
             let sequence = &mut self.running[at].sequence;

@@ -132,6 +132,10 @@ pub struct EngineStats {
     pub waiting: usize,
     /// How long a request would wait that came now and went behind all others; none where nothing shows it yet.
     pub wait: Option<Duration>,
+    /// Times that the device failed; all that ran then ended with that.
+    pub failures: u64,
+    /// Of these, those since the last step that was collected: where it grows, the device is lost.
+    pub failures_since_step: u64,
     /// Times that a request had to make room for others.
     pub preemptions: u64,
     /// Draws that were put off to a later step because their mask was late.

@@ -53,6 +53,7 @@ impl Engine {
         self.last_collected = now;
         self.stats.update(|stats| {
             stats.steps += 1;
+            stats.failures_since_step = 0;
             stats.prompt_steps += u64::from(rows.prompts > 0);
             stats.rows += (rows.decoding + rows.prompts) as u64;
         });

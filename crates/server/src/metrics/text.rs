@@ -169,6 +169,9 @@ const FAMILIES: &[Family] = &[
     histogram!("vllm:request_params_max_tokens", asked_tokens, "The most tokens that an answer may have."),
     histogram!("vllm:request_params_n", asked_answers, "Answers to a prompt that are asked for."),
     number!("counter", "gannet_steps_total", "Steps of the engine.", |_, stats| stats.steps as f64),
+    number!("counter", "gannet_device_failures_total", "Times that the device failed.", |_, stats| stats
+        .failures
+        as f64),
     number!("counter", "gannet_step_rows_total", "Rows of all steps.", |_, stats| stats.rows as f64),
     Family {
         name: "gannet_step_seconds_total",

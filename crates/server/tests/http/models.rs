@@ -2,6 +2,7 @@
 
 use crate::support::Server;
 use serde_json::json;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -106,6 +107,27 @@ fn an_engine_that_stands_still_is_not_healthy_until_it_goes_on() {
     assert_eq!(server.get("/ready").status, 200);
     drop(held);
     assert_eq!(health(200)["status"], "ok");
+}
+
+#[test]
+fn a_server_whose_device_is_lost_says_so_to_each_request_and_is_not_healthy() {
+    let fails = Arc::new(AtomicBool::new(false));
+    let server = Server::with(|setup| setup.fails = fails.clone());
+    let body = json!({"model": "toy", "prompt": "a", "max_tokens": 1});
+    server.ask("/v1/completions", &body);
+    fails.store(true, Ordering::Relaxed);
+    for failures in 0..3 {
+        assert_eq!(server.get("/health").status, 200, "after {failures} failures");
+        let message = server.post("/v1/completions", &body).is_error(500, None);
+        assert!(message.contains("the device is lost"), "{message}");
+    }
+    let health = server.get("/health");
+    assert_eq!((health.status, &health.json()["models"]), (503, &json!(["toy"])));
+    assert_eq!(health.json()["status"], "failing");
+    assert_eq!(server.metric("gannet_device_failures_total"), Some(3.0));
+    fails.store(false, Ordering::Relaxed);
+    server.ask("/v1/completions", &body);
+    assert_eq!(server.get("/health").status, 200);
 }
 
 #[test]

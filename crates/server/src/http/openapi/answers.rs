@@ -53,7 +53,7 @@ fn error() -> Value {
     );
     // Probes say in words of their own what is wrong.
     let probe = given(
-        &[("status", one_of(&["stuck", "draining"]))],
+        &[("status", one_of(&["failing", "stuck", "draining"]))],
         &[("models", any(text())), ("no_step_for_seconds", count())],
     );
     json!({"anyOf": [given(&[("error", inside)], &[]), probe]})

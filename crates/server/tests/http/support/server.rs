@@ -4,7 +4,10 @@ use super::client::{Answer, Connection};
 use gannet_backend_cpu::{CpuBackend, CpuOptions};
 use gannet_engine::{EngineOptions, PrefixFollower, RunnerBytes};
 use gannet_loader::{LoadOptions, Loaded, MemoryClass, Purpose, Running, load, start};
-use gannet_ops::{PoolKind, TokenId};
+use gannet_ops::{
+    Batch, DeviceError, Interrupter, Plan, PlanBytes, PoolKind, SampleRows, State, StepId, StepOutput,
+    TokenId,
+};
 use gannet_server::{
     Bound, Config, Facts, Keys, Limits, LoadFailure, Measure, Model, ModelEntry, ModelSource, Origins,
 };
@@ -12,6 +15,7 @@ use gannet_testing::toy::{self, write_toy};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -44,6 +48,39 @@ pub(crate) struct Setup {
     pub(crate) room: usize,
     /// While a test holds it, engines come to stand.
     pub(crate) hold: Arc<Mutex<()>>,
+    /// While it is set, the device fails.
+    pub(crate) fails: Arc<AtomicBool>,
+}
+
+/// A plan whose device may be lost.
+struct Losable {
+    plan: Box<dyn Plan>,
+    is_lost: Arc<AtomicBool>,
+}
+
+impl Plan for Losable {
+    fn submit(&mut self, batch: &Batch, state: &mut dyn State) -> Result<StepId, DeviceError> {
+        if self.is_lost.load(Ordering::Relaxed) {
+            return Err(DeviceError::Failed { backend: "test", reason: "the device is lost".to_owned() });
+        }
+        self.plan.submit(batch, state)
+    }
+
+    fn sample(&mut self, step: StepId, rows: &SampleRows, state: &mut dyn State) -> Result<(), DeviceError> {
+        self.plan.sample(step, rows, state)
+    }
+
+    fn wait(&mut self, step: StepId) -> Result<StepOutput, DeviceError> {
+        self.plan.wait(step)
+    }
+
+    fn interrupter(&self) -> Interrupter {
+        self.plan.interrupter()
+    }
+
+    fn bytes(&self) -> PlanBytes {
+        self.plan.bytes()
+    }
 }
 
 struct ToySource {
@@ -54,6 +91,7 @@ struct ToySource {
     purpose: Purpose,
     room: Arc<Semaphore>,
     hold: Arc<Mutex<()>>,
+    fails: Arc<AtomicBool>,
 }
 
 impl ModelSource for ToySource {
@@ -69,6 +107,7 @@ impl ModelSource for ToySource {
         let Loaded { text, mut runner, memory, weight_bytes, .. } =
             load(&self.path, &backend, &options, &|_| ()).map_err(|error| broken(&error))?;
         runner.prefix_follower = follower;
+        runner.plan = Box::new(Losable { plan: runner.plan, is_lost: self.fails.clone() });
         let hold = self.hold.clone();
         // An engine looks at this from time to time, and drops it at its end.
         runner.major_faults = Box::new(move || {
@@ -133,6 +172,7 @@ impl Server {
             context: None,
             room: 8,
             hold: Arc::default(),
+            fails: Arc::default(),
         };
         change(&mut setup);
         let folder = TempDir::new().unwrap();
@@ -156,6 +196,7 @@ impl Server {
                 },
                 room: room.clone(),
                 hold: setup.hold.clone(),
+                fails: setup.fails.clone(),
             }),
         };
         let models = setup.names.iter().map(entry).collect();
