@@ -191,9 +191,9 @@ __device__ __forceinline__ Choosing& choosing() {
     return room;
 }
 
-template <class Weigh> __device__ __forceinline__ u64 least_by_rank(u32 count, u64 needed, Weigh weigh) {
+template <class Key, class Weight> __device__ __forceinline__ u64 least_by_rank(u32 count, u64 needed, Key key_at, Weight weight_of) {
     Choosing& room = choosing();
-    for (u32 place = threadIdx.x; place < count; place += THREADS) weigh(place, room.keys[place], room.weights[place]);
+    for (u32 place = threadIdx.x; place < count; place += THREADS) room.keys[place] = key_at(place), room.weights[place] = weight_of(room.keys[place]);
     __syncthreads();
     u64 found = 0;
     for (u32 place = threadIdx.x; place < count; place += THREADS) {
@@ -204,8 +204,26 @@ template <class Weigh> __device__ __forceinline__ u64 least_by_rank(u32 count, u
     return block_max<THREADS>(found);
 }
 
-// Digit by digit, of 8 bits, among the keys with the digits found so far; at most LIST keys, so that halves of their weights add up in 32 bits.
-template <class Weigh> __device__ __forceinline__ u64 least_by_digits(u32 count, u64 needed, u32 bits_of_ids, Weigh weigh) {
+// Adds the weights of a warp's lanes to those of their digits; lanes with the digit of the first of them, most of all where scores are flat, together.
+__device__ __forceinline__ void add_weights(Choosing& room, u32 digit, u64 weight) {
+    u32 lanes = __ballot_sync(0xffffffffu, weight != 0);
+    if (lanes == 0) return;
+    u32 lane = threadIdx.x % 32, first = __ffs(lanes) - 1;
+    bool is_alike = digit == __shfl_sync(0xffffffffu, digit, first);
+    u64 alike = is_alike ? weight : 0;
+    u64 together = (u64(__reduce_add_sync(0xffffffffu, u32(alike >> 16))) << 16) + __reduce_add_sync(0xffffffffu, u32(alike) & 0xffffu);
+    if (is_alike) weight = lane == first ? together : 0;
+    if (weight == 0) return;
+    u32 low = u32(weight), before = atomicAdd(&room.low[digit], low), carried = u32(weight >> 32) + (before + low < low);
+    if (carried) atomicAdd(&room.high[digit], carried);
+}
+
+// Keys that a thread brings before it looks at the first.
+const u32 AHEAD = 8;
+
+// Digit by digit, of 8 bits, among the keys with the digits found so far; 1 where all weights together don't reach.
+template <class Key, class Weight>
+__device__ __forceinline__ u64 least_by_digits(u32 count, u64 needed, u32 bits_of_ids, Key key_at, Weight weight_of) {
     Choosing& room = choosing();
     u64 found = 0;
     for (u32 position = 64; position > 0;) {
@@ -218,16 +236,22 @@ template <class Weigh> __device__ __forceinline__ u64 least_by_digits(u32 count,
         room.low[threadIdx.x] = room.high[threadIdx.x] = 0;
         if (threadIdx.x == 0) room.digit = THREADS;
         __syncthreads();
-        for (u32 place = threadIdx.x; place < count; place += THREADS) {
-            u64 key, weight;
-            weigh(place, key, weight);
-            if ((key & known) != (found & known) || weight == 0) continue;
-            u32 digit = u32(key >> position) & ((1u << width) - 1);
-            atomicAdd(&room.low[digit], u32(weight) & 0xffffu), atomicAdd(&room.high[digit], u32(weight >> 16));
+        for (u32 start = 0; start < count; start += THREADS * AHEAD) {
+            u64 keys[AHEAD];
+#pragma unroll
+            for (u32 i = 0; i < AHEAD; i++) {
+                u32 place = start + i * THREADS + threadIdx.x;
+                keys[i] = place < count ? key_at(place) : 0;
+            }
+#pragma unroll
+            for (u32 i = 0; i < AHEAD; i++) {
+                bool is_left = keys[i] != 0 && (keys[i] & known) == (found & known);
+                add_weights(room, u32(keys[i] >> position) & ((1u << width) - 1), is_left ? weight_of(keys[i]) : 0);
+            }
         }
         __syncthreads();
         // Each thread has a digit: its weights, and those from it on.
-        u64 own = (u64(room.high[threadIdx.x]) << 16) + room.low[threadIdx.x], reached = own;
+        u64 own = (u64(room.high[threadIdx.x]) << 32) + room.low[threadIdx.x], reached = own;
         for (u32 step = 1; step < 32; step *= 2) {
             u64 after = __shfl_down_sync(0xffffffffu, reached, step);
             if (threadIdx.x % 32 + step < 32) reached += after;
@@ -237,7 +261,7 @@ template <class Weigh> __device__ __forceinline__ u64 least_by_digits(u32 count,
         for (u32 warp = threadIdx.x / 32 + 1; warp < WARPS; warp++) reached += room.above[warp];
         if (reached >= needed && reached - own < needed) room.digit = threadIdx.x, room.left = needed - (reached - own);
         __syncthreads();
-        if (room.digit == THREADS) return 0;
+        if (room.digit == THREADS) return 1;
         found |= u64(room.digit) << position;
         needed = room.left;
         __syncthreads();
@@ -245,28 +269,12 @@ template <class Weigh> __device__ __forceinline__ u64 least_by_digits(u32 count,
     return found;
 }
 
-// The largest key down to which the weights, of at most 2^32 each, reach `needed`; 0 where all together don't. `weigh` gives a key, and its weight.
-template <class Weigh> __device__ __forceinline__ u64 least_key(u32 count, u64 needed, u32 bits_of_ids, Weigh weigh) {
-    if (needed > 0 && count <= RANKED) return least_by_rank(count, needed, weigh);
-    if (needed > 0 && count <= LIST) return least_by_digits(count, needed, bits_of_ids, weigh);
-    // Of whole rows, and where every key is enough: bit by bit.
-    u64 found = 0;
-    for (int bit = 63; bit >= 0; bit--) {
-        // All keys have these bits of their ids.
-        if (bit == 31) {
-            found |= 0xffffffffull & ~((1ull << bits_of_ids) - 1);
-            bit = int(bits_of_ids) - 1;
-            if (bit < 0) break;
-        }
-        u64 tried = found | 1ull << bit, reached = 0;
-        for (u32 place = threadIdx.x; place < count; place += THREADS) {
-            u64 key, weight;
-            weigh(place, key, weight);
-            if (key >= tried) reached += weight;
-        }
-        if (block_sum<THREADS>(reached) >= needed) found = tried;
-    }
-    return found;
+// The largest key down to which the weights, of at most 2^32 each, reach `needed`; at most 1 where all together don't, and more than any where no weight is
+// needed. `key_at` gives the key of a place, 0 for none, `weight_of` the weight of a key that is one.
+template <class Key, class Weight>
+__device__ __forceinline__ u64 least_key(u32 count, u64 needed, u32 bits_of_ids, Key key_at, Weight weight_of) {
+    if (needed == 0) return ~0ull;
+    return count <= RANKED ? least_by_rank(count, needed, key_at, weight_of) : least_by_digits(count, needed, bits_of_ids, key_at, weight_of);
 }
 
 // Groups whose maxima a thread keeps, where the vocabulary has no more, and the bits of a key that rule out most groups.
@@ -336,11 +344,12 @@ __device__ __forceinline__ Few likeliest(u32 wanted, const u32* maxima, const Fe
 __device__ __forceinline__ u64 top_p_key(const Few& few, u64 least, float max, u64 total, u32 bits_of_ids) {
     double share = __dmul_rn(double(few.job->top_p), double(total));
     u64 needed = u64(ceil(share));
-    return least_key(few.count, needed, bits_of_ids, [&](u32 place, u64& key, u64& weight) {
+    auto key_at = [&](u32 place) {
         u64 whole = few[place];
-        key = whole >= least && whole != 0 ? few.divided(whole) : 0;
-        weight = key == 0 ? 0 : mass(exponential(unordered(u32(key >> 32)) - max));
-    });
+        return whole >= least && whole != 0 ? few.divided(whole) : 0;
+    };
+    auto weight_of = [&](u64 key) { return key == 0 ? 0 : mass(exponential(unordered(u32(key >> 32)) - max)); };
+    return least_key(few.count, needed, bits_of_ids, key_at, weight_of);
 }
 
 // The mass of the keys from `least` on.
@@ -363,8 +372,8 @@ __device__ __forceinline__ u32 narrowed(const Few& all, const u32* maxima, const
     Few few = likeliest(wanted, maxima, all, listed);
     u64 least = 0, total = 0;
     if (job.top_k) {
-        auto once = [&](u32 place, u64& key, u64& weight) { key = few[place], weight = key != 0; };
-        least = least_key(few.count, job.top_k, bits_of_ids, once);
+        auto once = [](u64 key) { return u64(key != 0); };
+        least = least_key(few.count, job.top_k, bits_of_ids, [&](u32 place) { return few[place]; }, once);
         if (job.top_p < 1.0f) total = mass_of(few, least, max);
     } else {
         for (u32 part = 0; part < partitions_of(all.vocabulary); part++) total += parts[part];
@@ -372,13 +381,15 @@ __device__ __forceinline__ u32 narrowed(const Few& all, const u32* maxima, const
         while (few.listed && double(mass_of(few, 0, max)) < needed) few = likeliest(wanted *= TOP_P_GROWTH, maxima, all, listed);
     }
     u64 least_divided = job.top_p < 1.0f ? top_p_key(few, least, max, total, bits_of_ids) : 0, best = 0, noise = row_noise(job);
-    for (u32 place = threadIdx.x; place < few.count; place += THREADS) {
-        u64 key = few[place];
-        if (key == 0 || key < least) continue;
-        u64 left = few.divided(key);
+    float noisiest = -infinity();
+    for (u32 start = 0; start < few.count; start += THREADS) {
+        u64 key = start + threadIdx.x < few.count ? few[start + threadIdx.x] : 0, left = key ? few.divided(key) : 0;
         float divided = unordered(u32(left >> 32));
-        if (left < least_divided || job.min_p > 0.0f && exponential(divided - max) < job.min_p) continue;
-        best = larger(best, noisy_key(noise, divided, id_of(key), -infinity()));
+        bool is_kept = key != 0 && key >= least && left >= least_divided && !(job.min_p > 0.0f && exponential(divided - max) < job.min_p);
+        if (is_kept) best = larger(best, noisy_key(noise, divided, id_of(key), noisiest));
+        // What the warp has found rules out most of the rest.
+        u32 found = __reduce_max_sync(0xffffffffu, u32(best >> 32));
+        if (found != 0) noisiest = unordered(found);
     }
     best = block_max<THREADS>(best);
     return best == 0 ? NONE_ALLOWED : id_of(best);
@@ -409,8 +420,8 @@ __device__ __forceinline__ void tell_likeliest(u32* told, const Few& all, const 
     }
     if (wanted == 0) return;
     Few few = likeliest(wanted, maxima, all, listed);
-    auto once = [&](u32 place, u64& key, u64& weight) { key = few[place], weight = 1; };
-    u64 least = least_key(few.count, wanted, 32 - __clz(all.vocabulary - 1), once);
+    auto once = [](u64) { return 1ull; };
+    u64 least = least_key(few.count, wanted, 32 - __clz(all.vocabulary - 1), [&](u32 place) { return few[place]; }, once);
     for (u32 place = threadIdx.x; place < few.count; place += THREADS) {
         u64 key = few[place];
         if (key >= least) chosen[atomicAdd(&count, 1u)] = key;
