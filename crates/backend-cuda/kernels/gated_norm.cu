@@ -2,19 +2,17 @@
 //
 // x, z f32 [rows][heads * dim], weight f32 [dim], y Y as x. A warp takes a head, as in `head_norm`. Grid:
 // ceil(rows * heads / 8); block 256. Bound: bytes.
-#include "math.cuh"
+#include "norm.cuh"
 
 extern "C" __global__ void gated_norm(Y* __restrict__ y, const float* x, const float* z, const float* weight, u32 rows, u32 heads, u32 dim,
                                       float epsilon) {
     join_chain();
-    u64 head = u64(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
+    u64 head = head_of_warp();
     if (head >= u64(rows) * heads) return;
     u32 lane = threadIdx.x % 32;
     x += head * dim;
     z += head * dim;
     y += head * dim;
-    float sum = 0.0f;
-    for (u32 i = lane; i < dim; i += 32) sum = fmaf(x[i], x[i], sum);
-    float factor = 1.0f / sqrtf(fold_warp(sum) / float(dim) + epsilon);
+    float factor = 1.0f / sqrtf(squares_of_head(x, dim, lane) / float(dim) + epsilon);
     for (u32 i = lane; i < dim; i += 32) write(y[i], __fmul_rn(__fmul_rn(__fmul_rn(x[i], factor), weight[i]), silu(z[i])));
 }

@@ -2,17 +2,15 @@
 //
 // x, y f32 [rows][heads * dim]. A warp takes a head: lane l sums the squares of l, l + 32, ...; then by halves. Grid:
 // ceil(rows * heads / 8); block 256. Bound: bytes.
-#include "math.cuh"
+#include "norm.cuh"
 
 extern "C" __global__ void l2_norm(float* __restrict__ y, const float* x, u32 rows, u32 heads, u32 dim, float epsilon, float scale) {
     join_chain();
-    u64 head = u64(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
+    u64 head = head_of_warp();
     if (head >= u64(rows) * heads) return;
     u32 lane = threadIdx.x % 32;
     x += head * dim;
     y += head * dim;
-    float sum = 0.0f;
-    for (u32 i = lane; i < dim; i += 32) sum = fmaf(x[i], x[i], sum);
-    float root = sqrtf(fold_warp(sum) + epsilon);
+    float root = sqrtf(squares_of_head(x, dim, lane) + epsilon);
     for (u32 i = lane; i < dim; i += 32) y[i] = __fmul_rn(x[i] / root, scale);
 }

@@ -1,5 +1,7 @@
 // rms_norm of a row by ROW_THREADS threads: thread t has the columns t, t + 256, ...; the first KEPT of them stay in registers, wider rows are
 // read again. Every load goes before the first store, for the compiler can't know that they don't overlap.
+//
+// And of heads: a warp takes one of `rows * heads`, lane l its elements l, l + 32, ...
 #pragma once
 #include "math.cuh"
 
@@ -50,3 +52,15 @@ struct NormedRow {
         }
     }
 };
+
+// The head of this warp.
+__device__ __forceinline__ u64 head_of_warp() {
+    return u64(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
+}
+
+// The sum of the squares of a head, the same in every lane: each adds its own, then by halves.
+__device__ __forceinline__ float squares_of_head(const float* x, u32 dim, u32 lane) {
+    float sum = 0.0f;
+    for (u32 i = lane; i < dim; i += 32) sum = fmaf(x[i], x[i], sum);
+    return fold_warp(sum);
+}
