@@ -2,15 +2,12 @@
 //! log-probabilities and what is reused of it, for streams that run beside one another. On the simulated device, or on a card where
 //! `GANNET_TEST_DEVICE` is `card`.
 
-mod device;
-
-use device::{Precision, device};
-use gannet_engine::{
-    Constraint, ConstraintError, EngineOptions, Event, MayEnd, Progress, Request, RequestId, Sink,
-};
+use gannet_engine::{EngineOptions, Event, Request, RequestId, Sink};
 use gannet_loader::{LoadOptions, Running, load, start};
 use gannet_ops::TokenId;
 use gannet_ops::sampling::Sampling;
+use gannet_testing::device::{Precision, device};
+use gannet_testing::shares::Shares;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, mpsc};
@@ -22,34 +19,9 @@ const SEQUENCES: usize = 6;
 /// The golden models whose kernels are all there: full attention, and layers with windows.
 const MODELS: [&str; 2] = ["qwen3", "gemma3"];
 
-/// Lets half of the vocabulary through, another half after each token.
-#[derive(Clone)]
-struct Halves(u32);
-
-impl Constraint for Halves {
-    fn mask(&mut self, allowed: &mut [u32]) -> Result<MayEnd, ConstraintError> {
-        for token in (0..VOCABULARY).filter(|token| (token + self.0).is_multiple_of(2)) {
-            allowed[token as usize / 32] |= 1 << (token % 32);
-        }
-        Ok(MayEnd::No)
-    }
-
-    fn advance(&mut self, token: TokenId) -> Result<Progress, ConstraintError> {
-        self.0 = self.0.rotate_left(7).wrapping_mul(37) ^ token.0;
-        Ok(Progress::Open)
-    }
-
-    fn rollback(&mut self, tokens: usize) -> Result<(), ConstraintError> {
-        Err(ConstraintError { reason: format!("{tokens} tokens: nothing is drafted here") })
-    }
-
-    fn forced(&mut self) -> Vec<TokenId> {
-        Vec::new()
-    }
-
-    fn copy(&self) -> Box<dyn Constraint> {
-        Box::new(self.clone())
-    }
+/// Half of the vocabulary.
+fn halves(hash: u32) -> Shares {
+    Shares { vocabulary: VOCABULARY, share: 2, hash }
 }
 
 /// A token and the bits of its log-probabilities.
@@ -123,9 +95,9 @@ fn requests(stop: &[u32], ended: &HashMap<&'static str, mpsc::Sender<Heard>>) ->
         request("stopped", 1, 70),
         request("greedy", 2, 9),
         Request { sampling: Arc::clone(&drawn), ..request("drawn", 3, 130) },
-        Request { constraint: Some(Box::new(Halves(5))), ..request("masked", 4, 33) },
+        Request { constraint: Some(Box::new(halves(5))), ..request("masked", 4, 33) },
         Request {
-            constraint: Some(Box::new(Halves(6))),
+            constraint: Some(Box::new(halves(6))),
             sampling: drawn,
             ..request("masked and drawn", 5, 64)
         },

@@ -2,12 +2,10 @@
 //! histories, penalties, masks and log-probabilities. On the simulated device, or on a card where `GANNET_TEST_DEVICE` is
 //! `card`.
 
-mod device;
-
-use device::{Precision, device};
 use gannet_ops::sampling::{History, SampleRow, Sampling, draw, logprobs};
 use gannet_ops::*;
 use gannet_tensor::Format;
+use gannet_testing::device::{Precision, device};
 use std::borrow::Cow;
 use std::sync::Arc;
 

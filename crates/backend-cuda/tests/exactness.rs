@@ -1,16 +1,16 @@
 //! A row's bits don't depend on its companions, on how its sequence is cut, nor on where its pages lie; over pages and sizes
 //! for which the fast kernels are made. On the simulated device, or on a card where `GANNET_TEST_DEVICE` is `card`.
 
-mod device;
 mod made;
 
-use device::{Precision, device, device_of};
 use gannet_backend_cuda::CudaOptions;
 use gannet_ops::reference::ReferenceBackend;
 use gannet_ops::*;
 use gannet_tensor::Format;
 use gannet_tensor::decode::codes::{Coding, bf16_bits};
 use gannet_tensor::decode::random_blocks;
+use gannet_testing::device::{Precision, device, device_of, is_card};
+use gannet_testing::steps::{self, Steps, add_rows};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -171,15 +171,7 @@ struct Part<'a> {
 
 fn batch(parts: &[Part<'_>], window: Option<u32>) -> Batch {
     let mut batch = Batch::default();
-    for (number, part) in parts.iter().enumerate() {
-        let first = batch.rows.len() as u32;
-        batch.rows.extend(part.tokens.iter().zip(part.length..).map(|(id, index)| Row {
-            sequence: number as u32,
-            token: TokenSource::Known(TokenId(*id)),
-            index,
-            position: [index; 3],
-            kind: RowKind::Prompt,
-        }));
+    for part in parts {
         let end = part.length + part.tokens.len() as u32;
         let released =
             window.map_or(0, |window| (part.length + 1).saturating_sub(window) / PAGE_TOKENS as u32);
@@ -187,24 +179,15 @@ fn batch(parts: &[Part<'_>], window: Option<u32>) -> Batch {
         let listed = released..end.div_ceil(PAGE_TOKENS as u32);
         // Scattered: every fifth page, so that neighbours in the sequence are none in memory.
         batch.pages.extend(listed.map(|page| PageId((part.first_page + page * 5) % PAGES)));
-        batch.sequences.push(SequenceRows {
-            rows: first..batch.rows.len() as u32,
-            length: Length::Exact(part.length),
-            tables: vec![PageTable { released, pages: start..batch.pages.len() as u32 }],
-            recurrent: None,
-            sampler: None,
-            adapter: None,
-        });
+        let table = PageTable { released, pages: start..batch.pages.len() as u32 };
+        add_rows(&mut batch, (part.length, part.tokens), vec![table], None);
     }
-    let want = Want { logits: true, ..Want::default() };
-    batch.outputs = (0..batch.rows.len() as u32).map(|row| Output { row, want }).collect();
     batch
 }
 
 /// A plan over its state.
 struct Device {
-    plan: Box<dyn Plan>,
-    state: Box<dyn State>,
+    steps: Steps,
     window: Option<u32>,
 }
 
@@ -216,24 +199,18 @@ impl Device {
     fn with(backend: &dyn Backend, case: Case, are_rounded: bool) -> Self {
         let program = fuse(&program(case), backend.fusions());
         let source = Weights { case, uses: program.weights.clone(), are_rounded };
-        let weights = backend.upload(&source, &program.weights).expect("the weights can be uploaded");
         let budget = Budget { pages: vec![PAGES], ..Budget::default() };
-        let state = backend.allocate(&program.state, &budget).expect("the state can be allocated");
-        let limits = BatchLimits { rows: CONTEXT, sequences: 8, outputs: CONTEXT, context: CONTEXT };
-        let plan = backend.compile(&program, &weights, &limits).expect("the program can be compiled");
-        Self { plan, state, window: case.window }
+        let steps = Steps::new(backend, &program, &source, (&budget, CONTEXT));
+        Self { steps, window: case.window }
     }
 
     fn logits(&mut self, parts: &[Part<'_>]) -> Vec<Vec<f32>> {
-        let batch = batch(parts, self.window);
-        let step = self.plan.submit(&batch, self.state.as_mut()).expect("the step runs");
-        let output = self.plan.wait(step).expect("the step ends");
-        output.outputs.into_iter().map(|result| result.logits.expect("they were asked for")).collect()
+        self.steps.run(&batch(parts, self.window)).1
     }
 }
 
 fn tokens(count: usize) -> Vec<u32> {
-    (0..count as u32).map(|place| (place * place * 7 + place * 13 + 5) % VOCABULARY as u32).collect()
+    steps::tokens(count, VOCABULARY)
 }
 
 fn check(case: Case, cuts: &[usize]) {
@@ -353,7 +330,7 @@ fn a_graph_gives_the_bits_of_single_launches() {
 /// A case for each format of codes; on the simulated device, whose kernels know nothing of formats, for one of each order in memory.
 fn coded() -> impl Iterator<Item = Case> {
     let few = [Format::Q4K, Format::Q8_0];
-    let taken = move |format: &Format| device::is_card() || few.contains(format);
+    let taken = move |format: &Format| is_card() || few.contains(format);
     let formats = Format::ALL.into_iter().filter(|format| Coding::of(*format).is_some()).filter(taken);
     formats.map(|weights| Case { dim: 128, pages: KvFormat::F16, weights, window: None, soft_cap: None })
 }
@@ -365,7 +342,7 @@ fn codes_give_the_bits_of_the_same_weights_in_bf16_for_every_number_of_rows() {
         let [mut codes, mut rounded] = [false, true].map(|rounded| Device::with(&backend, case, rounded));
         let (tokens, mut start) = (tokens(400), 0);
         let counts: &[usize] =
-            if device::is_card() { &[1, 2, 7, 8, 9, 16, 17, 32, 33, 64, 100] } else { &[1, 9, 33] };
+            if is_card() { &[1, 2, 7, 8, 9, 16, 17, 32, 33, 64, 100] } else { &[1, 9, 33] };
         for count in counts.iter().copied() {
             let part = Part { length: start as u32, tokens: &tokens[start..start + count], first_page: 0 };
             let [found, expected] =

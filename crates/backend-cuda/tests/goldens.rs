@@ -1,9 +1,7 @@
 //! The committed tiny checkpoints against what the reference implementation computes from them: on the simulated device,
 //! or on a card where `GANNET_TEST_DEVICE` is `card`.
 
-mod device;
-
-use device::{Precision, device};
+use gannet_testing::device::{Precision, device};
 use gannet_testing::goldens::{self, Golden};
 
 /// The goldens whose operations all have kernels, and whose matrices have, in this precision.

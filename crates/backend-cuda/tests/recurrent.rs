@@ -1,13 +1,13 @@
 //! Recurrent state on the device: a row's bits depend neither on its companions, nor on how its sequence is cut, nor on the
 //! way through snapshots and rows that fell. On the simulated device, or on a card where `GANNET_TEST_DEVICE` is `card`.
 
-mod device;
 mod made;
 
-use device::{Precision, device, device_of};
 use gannet_backend_cuda::CudaOptions;
 use gannet_ops::*;
 use gannet_tensor::Format;
+use gannet_testing::device::{Precision, device, device_of};
+use gannet_testing::steps::{self, Steps, add_rows};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -167,8 +167,7 @@ impl<'a> Part<'a> {
 
 /// A plan over its state, and the bank of each slot with the state of its tokens so far.
 struct Device {
-    plan: Box<dyn Plan>,
-    state: Box<dyn State>,
+    steps: Steps,
     banks: [u8; SLOTS as usize],
 }
 
@@ -176,7 +175,6 @@ impl Device {
     fn new(backend: &dyn Backend, case: Case) -> Self {
         let program = fuse(&program(case), backend.fusions());
         let source = Weights { format: case.weights, uses: program.weights.clone() };
-        let weights = backend.upload(&source, &program.weights).expect("the weights can be uploaded");
         let budget = Budget {
             recurrent_slots: SLOTS,
             snapshots: SNAPSHOTS,
@@ -184,10 +182,8 @@ impl Device {
             candidate_rows: CANDIDATE_ROWS,
             ..Budget::default()
         };
-        let state = backend.allocate(&program.state, &budget).expect("the state can be allocated");
-        let limits = BatchLimits { rows: CONTEXT, sequences: 8, outputs: CONTEXT, context: CONTEXT };
-        let plan = backend.compile(&program, &weights, &limits).expect("the program can be compiled");
-        Self { plan, state, banks: [1; SLOTS as usize] }
+        let steps = Steps::new(backend, &program, &source, (&budget, CONTEXT));
+        Self { steps, banks: [1; SLOTS as usize] }
     }
 
     fn bank(&self, slot: u32) -> RecurrentBank {
@@ -197,14 +193,11 @@ impl Device {
     /// Runs a step; its number and the logits of its rows.
     fn step(&mut self, parts: &[Part<'_>]) -> (StepId, Vec<Vec<f32>>) {
         let mut batch = Batch::default();
-        for (number, part) in parts.iter().enumerate() {
+        for part in parts {
             let recurrent = self.turn(part);
-            add(&mut batch, number as u32, part, recurrent);
+            add_rows(&mut batch, (part.length, part.tokens), Vec::new(), Some(recurrent));
         }
-        let step = self.plan.submit(&batch, self.state.as_mut()).expect("the step runs");
-        let output = self.plan.wait(step).expect("the step ends");
-        let logits = output.outputs.into_iter().map(|result| result.logits.expect("they were asked for"));
-        (step, logits.collect())
+        self.steps.run(&batch)
     }
 
     fn logits(&mut self, parts: &[Part<'_>]) -> Vec<Vec<f32>> {
@@ -221,31 +214,8 @@ impl Device {
     }
 }
 
-fn add(batch: &mut Batch, number: u32, part: &Part<'_>, recurrent: RecurrentUse) {
-    let first = batch.rows.len() as u32;
-    let want = Want { logits: true, ..Want::default() };
-    for (id, index) in part.tokens.iter().zip(part.length..) {
-        batch.outputs.push(Output { row: batch.rows.len() as u32, want });
-        batch.rows.push(Row {
-            sequence: number,
-            token: TokenSource::Known(TokenId(*id)),
-            index,
-            position: [index; 3],
-            kind: RowKind::Prompt,
-        });
-    }
-    batch.sequences.push(SequenceRows {
-        rows: first..batch.rows.len() as u32,
-        length: Length::Exact(part.length),
-        tables: Vec::new(),
-        recurrent: Some(recurrent),
-        sampler: None,
-        adapter: None,
-    });
-}
-
 fn tokens(count: usize) -> Vec<u32> {
-    (0..count as u32).map(|place| (place * place * 7 + place * 13 + 5) % VOCABULARY as u32).collect()
+    steps::tokens(count, VOCABULARY)
 }
 
 fn bits(logits: &[Vec<f32>]) -> Vec<u32> {
@@ -324,11 +294,11 @@ fn a_sequence_goes_on_from_a_snapshot_in_another_slot() {
         let whole = whole(&backend, case, &tokens);
         let mut device = Device::new(&backend, case);
         device.logits(&[Part::new(0, 0, &tokens[..11])]);
-        let snapshot = device.state.snapshot(device.bank(0)).expect("there is room");
+        let snapshot = device.steps.state.snapshot(device.bank(0)).expect("there is room");
         device.logits(&[Part::new(0, 11, &tokens[..9])]);
         let home = device.bank(3);
-        device.state.restore(snapshot, home).expect("it was taken");
-        device.state.forget(snapshot).expect("it was taken");
+        device.steps.state.restore(snapshot, home).expect("it was taken");
+        device.steps.state.forget(snapshot).expect("it was taken");
         let found = device.logits(&[Part::new(3, 11, &tokens[11..])]);
         assert!(bits(&found) == bits(&whole[11..]), "{case:?}");
     }
@@ -352,7 +322,7 @@ fn rows_that_fall_leave_nothing_behind() {
                 let beside = Part::new(1, 0, &tokens[..3]);
                 let (step, found) = device.step(&[beside, part]);
                 assert!(bits(&found[3..3 + standing]) == bits(&whole[start..start + standing]), "{case:?}");
-                device.state.accept(step, &[3, standing as u32]).expect("the step ran");
+                device.steps.state.accept(step, &[3, standing as u32]).expect("the step ran");
                 let rest = start + standing;
                 // With no token standing at the start, the bank holds the zeros of one.
                 let length = rest.max(1);
@@ -373,8 +343,8 @@ fn what_is_not_there_is_said_with_its_numbers() {
     let bank = |slot, bank| RecurrentBank { slot, bank };
     let submit = |device: &mut Device, count: usize, recurrent: RecurrentUse| {
         let mut batch = Batch::default();
-        add(&mut batch, 0, &Part::new(0, 1, &tokens[..count]), recurrent);
-        device.plan.submit(&batch, device.state.as_mut())
+        add_rows(&mut batch, (1, &tokens[..count]), Vec::new(), Some(recurrent));
+        device.steps.plan.submit(&batch, device.steps.state.as_mut())
     };
     let refused = |device: &mut Device, count: usize, read, write| {
         submit(device, count, RecurrentUse { read: Some(read), write })
@@ -395,20 +365,20 @@ fn what_is_not_there_is_said_with_its_numbers() {
     for _ in 0..CANDIDATES {
         let recurrent = RecurrentUse { read: Some(device.bank(0)), write: waits };
         let mut batch = Batch::default();
-        add(&mut batch, 0, &Part::new(0, 1, &tokens[..2]), recurrent);
-        let step = device.plan.submit(&batch, device.state.as_mut()).expect("there is room");
-        device.plan.wait(step).expect("it ends");
+        add_rows(&mut batch, (1, &tokens[..2]), Vec::new(), Some(recurrent));
+        let step = device.steps.plan.submit(&batch, device.steps.state.as_mut()).expect("there is room");
+        device.steps.plan.wait(step).expect("it ends");
     }
     let found = refused(&mut device, 2, bank(0, 0), waits);
     assert!(found.contains("2 sequences of steps before wait to be confirmed"), "{found}");
     let home = device.bank(0);
     let taken: Vec<SnapshotId> =
-        (0..SNAPSHOTS).map(|_| device.state.snapshot(home).expect("there is room")).collect();
-    let found = device.state.snapshot(home).expect_err("it is refused").to_string();
+        (0..SNAPSHOTS).map(|_| device.steps.state.snapshot(home).expect("there is room")).collect();
+    let found = device.steps.state.snapshot(home).expect_err("it is refused").to_string();
     assert!(found.contains("beyond the budget of 2"), "{found}");
-    device.state.forget(taken[0]).expect("it was taken");
-    assert!(device.state.restore(taken[0], home).is_err(), "it was forgotten");
-    device.state.snapshot(home).expect("there is room again");
+    device.steps.state.forget(taken[0]).expect("it was taken");
+    assert!(device.steps.state.restore(taken[0], home).is_err(), "it was forgotten");
+    device.steps.state.snapshot(home).expect("there is room again");
 }
 
 #[test]

@@ -8,13 +8,13 @@
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use gannet_backend_cpu::{CpuBackend, CpuOptions};
-use gannet_backend_cuda::{CudaBackend, CudaOptions, KernelFolders};
 use gannet_engine::{
-    Constraint, ConstraintError, EngineHandle, EngineOptions, Event, FinishReason, MayEnd, Progress, Request,
-    RequestId, Sink, Usage,
+    Constraint, EngineHandle, EngineOptions, Event, FinishReason, Request, RequestId, Sink, Usage,
 };
 use gannet_loader::{LoadOptions, Running, load, start};
 use gannet_ops::{Backend, KvFormat, TokenId};
+use gannet_testing::device::{Precision, device};
+use gannet_testing::shares::Shares;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -68,13 +68,7 @@ fn backend(is_device: bool) -> Box<dyn Backend> {
     if !is_device {
         return Box::new(CpuBackend::new(CpuOptions::default()).expect("the CPU is supported"));
     }
-    let carried = std::env::var_os("GANNET_TEST_KERNELS").map(PathBuf::from);
-    let kernels = KernelFolders { carried, cache: None };
-    let options = CudaOptions { kernels, ..CudaOptions::default() };
-    match std::env::var("GANNET_TEST_DEVICE").as_deref() {
-        Ok("card") => Box::new(CudaBackend::open(&options).expect("there is a card")),
-        Ok(_) | Err(_) => Box::new(CudaBackend::simulated(&options)),
-    }
+    Box::new(device(Precision::Stored))
 }
 
 fn engine(model: &Path, cell: &Cell) -> Running {
@@ -93,36 +87,6 @@ fn engine(model: &Path, cell: &Cell) -> Running {
     let options =
         EngineOptions { sequences: SEQUENCES, step_rows: cell.step_rows, ..EngineOptions::default() };
     start(loaded.runner, options).expect("a thread can be had")
-}
-
-/// Lets a third of the vocabulary through, another third after each token: a hash of all tokens that it was told of.
-#[derive(Clone)]
-struct Thirds(u32);
-
-impl Constraint for Thirds {
-    fn mask(&mut self, allowed: &mut [u32]) -> Result<MayEnd, ConstraintError> {
-        for token in (0..VOCABULARY).filter(|token| (token + self.0).is_multiple_of(3)) {
-            allowed[token as usize / 32] |= 1 << (token % 32);
-        }
-        Ok(MayEnd::No)
-    }
-
-    fn advance(&mut self, token: TokenId) -> Result<Progress, ConstraintError> {
-        self.0 = self.0.rotate_left(5).wrapping_mul(31) ^ token.0;
-        Ok(Progress::Open)
-    }
-
-    fn rollback(&mut self, tokens: usize) -> Result<(), ConstraintError> {
-        Err(ConstraintError { reason: format!("{tokens} tokens: nothing is drafted here") })
-    }
-
-    fn forced(&mut self) -> Vec<TokenId> {
-        Vec::new()
-    }
-
-    fn copy(&self) -> Box<dyn Constraint> {
-        Box::new(self.clone())
-    }
 }
 
 fn submit(handle: &EngineHandle, prompt: Vec<TokenId>, priority: i32) -> (RequestId, Receiver<Event>) {
@@ -208,7 +172,9 @@ fn run(model: &Path, cell: &Cell) -> (Answer, Usage) {
         true => Arc::new(Disturbing { heard, handle: handle.clone(), others: Mutex::default() }),
         false => Arc::new(heard),
     };
-    let constraint = cell.is_constrained.then(|| Box::new(Thirds(7)) as Box<dyn Constraint>);
+    let constraint = cell
+        .is_constrained
+        .then(|| Box::new(Shares { vocabulary: VOCABULARY, share: 3, hash: 7 }) as Box<dyn Constraint>);
     handle.submit(Request { constraint, ..request(prompt, 0, sink) }).expect("the request is valid");
     let late = (cell.companions / 2..cell.companions).map(|n| submit(&handle, ids(30 + n as u32, 100), 0));
     let late: Vec<_> = late.collect();

@@ -41,7 +41,17 @@ const EDGES: [(&str, &[&str]); 17] = [
             "gannet-text",
         ],
     ),
-    ("gannet-testing", &["gannet-formats", "gannet-model", "gannet-ops", "gannet-tensor"]),
+    (
+        "gannet-testing",
+        &[
+            "gannet-backend-cuda",
+            "gannet-engine",
+            "gannet-formats",
+            "gannet-model",
+            "gannet-ops",
+            "gannet-tensor",
+        ],
+    ),
     ("xtask", &[]),
     // Random checkpoints: the formats and their decoders, nothing that runs them.
     ("xtask-checkpoint", &["gannet-formats", "gannet-tensor"]),

@@ -1,11 +1,11 @@
-//! The device that tests run on.
+//! The CUDA device that tests run on: the simulated one, or a card.
 
 use gannet_backend_cuda::{CudaBackend, CudaOptions, KernelFolders};
 use std::path::PathBuf;
 
 /// The simulated device, or a card where `GANNET_TEST_DEVICE` is `card`, with machine code from `GANNET_TEST_KERNELS`; steps are
 /// launched as `GANNET_TEST_LAUNCHES` says: `kernels` or `serial` in place of graphs.
-pub(crate) fn device(precision: Precision) -> CudaBackend {
+pub fn device(precision: Precision) -> CudaBackend {
     let launches = std::env::var("GANNET_TEST_LAUNCHES").unwrap_or_default();
     let (no_graphs, serial_launches) = (launches == "kernels", launches == "serial");
     device_of(CudaOptions {
@@ -17,7 +17,7 @@ pub(crate) fn device(precision: Precision) -> CudaBackend {
 }
 
 /// The same with these options.
-pub(crate) fn device_of(options: CudaOptions) -> CudaBackend {
+pub fn device_of(options: CudaOptions) -> CudaBackend {
     let carried = std::env::var_os("GANNET_TEST_KERNELS").map(PathBuf::from);
     let options = CudaOptions { kernels: KernelFolders { carried, cache: None }, ..options };
     if is_card() {
@@ -28,13 +28,13 @@ pub(crate) fn device_of(options: CudaOptions) -> CudaBackend {
 }
 
 /// Whether tests run on a card.
-pub(crate) fn is_card() -> bool {
+pub fn is_card() -> bool {
     std::env::var("GANNET_TEST_DEVICE").as_deref() == Ok("card")
 }
 
 /// What matrices are on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Precision {
+pub enum Precision {
     /// As the checkpoint has them.
     Stored,
     /// In float32.
