@@ -22,13 +22,13 @@ fn lending(kind: Kind, depth: usize) -> (Bench, Lender, Arc<AtomicU64>) {
         drafts: 0,
     };
     let budget = for_wish(&simulated::layout(kind), &wish);
-    let (mut engine, _) = Engine::new(simulated::runner(kind, budget, CONTEXT), options);
+    let (mut engine, _handle) = Engine::new(simulated::runner(kind, budget, CONTEXT), options);
     let left = Arc::new(AtomicU64::new(0));
     let account = left.clone();
     let lender = engine.lend(move |bytes| {
         account.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
     });
-    (Bench { kind, engine, recorder: Arc::default(), next_id: 0 }, lender, left)
+    (Bench { kind, engine, _handle, recorder: Arc::default(), next_id: 0 }, lender, left)
 }
 
 /// Asks for bytes; the engine hears it in its next turn.

@@ -54,6 +54,8 @@ impl Sink for Recorder {
 struct Bench {
     kind: Kind,
     engine: Engine,
+    /// Without one an engine that waits for a mask looks up at once, to end.
+    _handle: EngineHandle,
     recorder: Arc<Recorder>,
     next_id: u64,
 }
@@ -78,7 +80,7 @@ impl Bench {
     fn late(kind: Kind, budget: Budget, options: EngineOptions, latency: usize) -> Self {
         let runner = simulated::late_runner(kind, budget, 4096, latency);
         let (engine, _handle) = Engine::new(runner, options);
-        Self { kind, engine, recorder: Arc::default(), next_id: 0 }
+        Self { kind, engine, _handle, recorder: Arc::default(), next_id: 0 }
     }
 
     /// Memory for `sequences` sequences of 1,024 tokens.
