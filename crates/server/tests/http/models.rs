@@ -112,7 +112,7 @@ fn an_engine_that_stands_still_is_not_healthy_until_it_goes_on() {
 #[test]
 fn a_server_whose_device_is_lost_says_so_to_each_request_and_is_not_healthy() {
     let fails = Arc::new(AtomicBool::new(false));
-    let server = Server::with(|setup| setup.fails = fails.clone());
+    let server = Server::with(|setup| setup.fails = Some(fails.clone()));
     let body = json!({"model": "toy", "prompt": "a", "max_tokens": 1});
     server.ask("/v1/completions", &body);
     fails.store(true, Ordering::Relaxed);
