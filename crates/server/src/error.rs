@@ -90,8 +90,8 @@ pub(crate) enum ApiError {
     NoMethod { path: String, method: String },
     #[error("there is no {what} `{id}`")]
     NotFound { what: &'static str, id: String },
-    #[error("the request was not done within {} seconds", limit.as_secs_f32())]
-    TimedOut { limit: Duration },
+    #[error("the request was not done within {} seconds", limit.length.as_secs_f32())]
+    TimedOut { limit: TimeLimit },
     #[error("the client read too slowly: {unsent} bytes were waiting for it")]
     SlowReader { unsent: usize },
     #[error("the engine gave the request up: {0}")]
@@ -108,6 +108,14 @@ fn at(path: &Option<String>) -> String {
     path.as_ref().map(|path| format!(" at `{path}`")).unwrap_or_default()
 }
 
+/// How long a request may take, from now to its end, and whether the client or the server says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimeLimit {
+    pub(crate) length: Duration,
+    /// By the request's own `timeout`.
+    pub(crate) is_asked: bool,
+}
+
 /// The kinds of faults that both protocols know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
@@ -121,6 +129,7 @@ enum Fault {
     TooLarge,
     TooMany,
     Unavailable,
+    AskedTime,
     TimedOut,
     Server,
 }
@@ -214,6 +223,7 @@ impl ApiError {
             ApiError::QueueFull { .. } | ApiError::GrammarsBusy(_) => (Fault::TooMany, Some("queue_full")),
             ApiError::Draining => (Fault::Unavailable, Some("draining")),
             ApiError::NotLoaded { .. } => (Fault::Unavailable, Some("model_not_loaded")),
+            ApiError::TimedOut { limit } if limit.is_asked => (Fault::AskedTime, None),
             ApiError::TimedOut { .. } => (Fault::TimedOut, None),
             ApiError::Failed(_) => (Fault::Server, None),
         }
@@ -226,7 +236,7 @@ impl ApiError {
             Fault::Head => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Fault::Content => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Fault::Method => StatusCode::METHOD_NOT_ALLOWED,
-            Fault::Slow => StatusCode::REQUEST_TIMEOUT,
+            Fault::Slow | Fault::AskedTime => StatusCode::REQUEST_TIMEOUT,
             Fault::Key => StatusCode::UNAUTHORIZED,
             Fault::Absent => StatusCode::NOT_FOUND,
             Fault::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -249,7 +259,7 @@ impl ApiError {
             | Fault::TooLarge => "invalid_request_error",
             Fault::TooMany => "rate_limit_error",
             Fault::Unavailable => "service_unavailable_error",
-            Fault::TimedOut => "timeout_error",
+            Fault::AskedTime | Fault::TimedOut => "timeout_error",
             Fault::Server => "server_error",
         }
     }
@@ -276,6 +286,9 @@ impl ApiError {
         if let ApiError::BadHead { header, .. } = self {
             return *header;
         }
+        if matches!(self, ApiError::TimedOut { limit } if limit.is_asked) {
+            return Some("timeout");
+        }
         matches!(self, ApiError::UnknownModel { .. }).then_some("model")
     }
 
@@ -295,6 +308,7 @@ impl ApiError {
             | Fault::Key
             | Fault::Absent
             | Fault::TooLarge
+            | Fault::AskedTime
             | Fault::TimedOut
             | Fault::Server => None,
         }
@@ -321,7 +335,7 @@ impl ApiError {
             Fault::TooLarge => "request_too_large",
             Fault::TooMany => "rate_limit_error",
             Fault::Unavailable => "overloaded_error",
-            Fault::TimedOut => "timeout_error",
+            Fault::AskedTime | Fault::TimedOut => "timeout_error",
             Fault::Server => "api_error",
         };
         let (param, code) = (self.param(), self.classify().1);

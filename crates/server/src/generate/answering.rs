@@ -9,7 +9,7 @@ use super::params::Params;
 use super::parts::Part;
 use super::prompt::{Prompt, shown};
 use crate::admission::Permit;
-use crate::error::ApiError;
+use crate::error::{ApiError, TimeLimit};
 use crate::http::serve::Phase;
 use crate::models::Served;
 use gannet_engine::{EngineHandle, Event, QueuePlace, Request, RequestId, Sink, SubmitError, Usage};
@@ -110,7 +110,7 @@ pub(crate) struct Answering {
     pub(crate) prompt_scores: Vec<Vec<TokenLogprobs>>,
     /// Of each prompt, the tokens of its longest answer so far.
     longest: Vec<u32>,
-    time: Duration,
+    time: TimeLimit,
     tells_progress: bool,
     /// Of each answer its tokens, where they stand in the log.
     logged: Option<Vec<Vec<TokenId>>>,
@@ -378,7 +378,7 @@ impl Params {
             prompt_logprobs: self.prompt_logprobs.filter(|_| choice == 0),
             constraint: held.constraint.as_ref().map(|constraint| constraint.copy()),
             priority: self.priority,
-            deadline: Some(Instant::now() + self.time),
+            deadline: Some(Instant::now() + self.time.length),
             cache_salt: self.cache_salt,
             boundaries: prompt.boundaries.clone(),
             sink: sink.clone(),

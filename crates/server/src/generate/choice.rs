@@ -3,14 +3,13 @@
 use super::answering::{Finish, FinishKind, Token, Update};
 use super::params::Params;
 use super::parts::{Part, Reading, Splitter, append};
-use crate::error::ApiError;
+use crate::error::{ApiError, TimeLimit};
 use gannet_engine::FinishReason;
 use gannet_ops::TokenId;
 use gannet_text::decode::{Decoder, Place, SpecialTokens};
 use gannet_text::stop::StopStrings;
 use gannet_text::tokenizer::Tokenizer;
 use std::collections::HashSet;
-use std::time::Duration;
 
 /// One answer so far.
 pub(crate) struct Choice {
@@ -109,7 +108,7 @@ impl Choice {
     pub(crate) fn finish(
         &mut self,
         reason: FinishReason,
-        time: Duration,
+        time: TimeLimit,
         update: &mut Update,
     ) -> Result<(), ApiError> {
         let rest = self.decoder.finish();
@@ -122,7 +121,12 @@ impl Choice {
         Ok(())
     }
 
-    fn ending(&self, reason: FinishReason, stop: Option<String>, time: Duration) -> Result<Finish, ApiError> {
+    fn ending(
+        &self,
+        reason: FinishReason,
+        stop: Option<String>,
+        time: TimeLimit,
+    ) -> Result<Finish, ApiError> {
         let kind = match &reason {
             _ if stop.is_some() => self.whole(),
             FinishReason::EndToken(_) | FinishReason::Complete | FinishReason::Truncated => self.whole(),

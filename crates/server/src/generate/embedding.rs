@@ -1,7 +1,7 @@
 //! Texts to vectors, in the engine of a model that was loaded for them.
 
 use crate::admission::Permit;
-use crate::error::ApiError;
+use crate::error::{ApiError, TimeLimit};
 use crate::http::serve::Phase;
 use crate::models::Served;
 use gannet_engine::{
@@ -10,7 +10,7 @@ use gannet_engine::{
 use gannet_ops::TokenId;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// What is asked for.
@@ -21,7 +21,7 @@ pub(crate) struct Embeddings {
     pub(crate) priority: i32,
     pub(crate) cache_salt: u64,
     /// From now to the end.
-    pub(crate) time: Duration,
+    pub(crate) time: TimeLimit,
 }
 
 /// Vectors that are being made; who drops it wants no more of them.
@@ -50,7 +50,7 @@ pub(crate) async fn embed(served: Arc<Served>, asked: Embeddings) -> Result<Vec<
     let mut running = Running { served, running: HashMap::new(), _permit: permit };
     let Embeddings { texts, dimensions, priority, cache_salt, time } = asked;
     for (place, (path, tokens)) in texts.into_iter().enumerate() {
-        let (deadline, sink) = (Some(Instant::now() + time), sink.clone());
+        let (deadline, sink) = (Some(Instant::now() + time.length), sink.clone());
         let request = EmbeddingRequest { tokens, dimensions, priority, deadline, cache_salt, sink };
         let id = running.served.handle.embed(request).map_err(|error| refused(path, error))?;
         running.running.insert(id, place);
@@ -63,7 +63,7 @@ impl Running {
         &mut self,
         mut results: UnboundedReceiver<(RequestId, EmbeddingResult)>,
         count: usize,
-        time: Duration,
+        time: TimeLimit,
     ) -> Result<Vec<Embedding>, ApiError> {
         let began = Instant::now();
         let mut embeddings: Vec<Option<Embedding>> = vec![None; count];
@@ -107,7 +107,7 @@ fn refused(path: String, error: EmbedError) -> ApiError {
     }
 }
 
-fn ended(reason: FinishReason, time: Duration) -> ApiError {
+fn ended(reason: FinishReason, time: TimeLimit) -> ApiError {
     match reason {
         FinishReason::TimedOut => ApiError::TimedOut { limit: time },
         FinishReason::Cancelled => ApiError::Draining,

@@ -3,7 +3,7 @@
 //! OpenAI's names, and the extensions that the field uses. A filter that isn't given is off, except temperature 1.
 
 use super::prompt::Prompt;
-use crate::error::ApiError;
+use crate::error::{ApiError, TimeLimit};
 use crate::models::Served;
 use crate::wire::fields::{Field, Fields};
 use gannet_ops::TokenId;
@@ -33,8 +33,7 @@ pub(crate) struct Params {
     pub(crate) priority: i32,
     pub(crate) cache_salt: u64,
     pub(crate) special_tokens: SpecialTokens,
-    /// From now to the end.
-    pub(crate) time: Duration,
+    pub(crate) time: TimeLimit,
     /// What of a prompt is kept, where it may be cut.
     pub(crate) cut: Option<Cut>,
     pub(crate) extras: Extras,
@@ -63,8 +62,6 @@ pub(crate) struct Extras {
 impl Params {
     /// Takes what all protocols share; each adds its own names of the rest.
     pub(crate) fn take(fields: &mut Fields, served: &Served) -> Result<Self, ApiError> {
-        let time = fields.limits().request_time;
-        let asked_time = fields.number("timeout", 0.001..=time.as_secs_f64())?;
         Ok(Self {
             sampling: Arc::new(sampling(fields, served)?),
             seed: fields
@@ -84,7 +81,7 @@ impl Params {
                 true => SpecialTokens::Skip,
                 false => SpecialTokens::Show,
             },
-            time: asked_time.map_or(time, Duration::from_secs_f32),
+            time: time_limit(fields)?,
             cut: cut(fields)?,
             extras: extras(fields)?,
         })
@@ -244,6 +241,13 @@ pub(crate) fn cut(fields: &mut Fields) -> Result<Option<Cut>, ApiError> {
 /// Here as elsewhere in the field a lower number goes first; the engine counts the other way.
 pub(crate) fn priority(fields: &mut Fields) -> Result<i32, ApiError> {
     Ok(-(fields.integer("priority", -1_000_000..=1_000_000)?.unwrap_or(0) as i32))
+}
+
+/// The request's own limit of time within the server's.
+pub(crate) fn time_limit(fields: &mut Fields) -> Result<TimeLimit, ApiError> {
+    let most = fields.limits().request_time;
+    let asked = fields.number("timeout", 0.001..=most.as_secs_f64())?;
+    Ok(TimeLimit { length: asked.map_or(most, Duration::from_secs_f32), is_asked: asked.is_some() })
 }
 
 /// Requests of different salts share no cached prompt.

@@ -5,7 +5,7 @@ use super::request;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::generate::embedding::{Embeddings, embed};
-use crate::generate::params::{Cut, cut, priority, salt};
+use crate::generate::params::{Cut, cut, priority, salt, time_limit};
 use crate::wire::fields::Fields;
 use axum::body::Body;
 use axum::extract::State;
@@ -15,7 +15,6 @@ use gannet_engine::Embedding;
 use gannet_text::base64;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// How vectors are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +35,7 @@ pub(crate) async fn answer(
     let ends = request::text_ends(&mut fields)?;
     let encoding = encoding(&mut fields)?;
     let dimensions = fields.integer("dimensions", 1..=i64::from(u32::MAX))?.map(|count| count as usize);
-    let limit = app.config.limits.request_time;
-    let time = fields.number("timeout", 0.001..=limit.as_secs_f64())?.map_or(limit, Duration::from_secs_f32);
+    let time = time_limit(&mut fields)?;
     let (priority, cache_salt) = (priority(&mut fields)?, salt(&mut fields)?);
     let cut = cut(&mut fields)?;
     fields.string("user")?;

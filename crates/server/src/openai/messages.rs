@@ -19,6 +19,7 @@ pub(crate) fn messages(field: Field) -> Result<Vec<Message>, ApiError> {
 pub(crate) fn of_items(items: Vec<Field>) -> Result<Vec<Value>, ApiError> {
     let mut messages: Vec<Value> = Vec::new();
     for item in items {
+        let (path, most_calls) = (item.path.clone(), item.limits.tool_calls);
         let (mut message, goes_on) = of_item(item)?;
         match messages.last_mut().filter(|last| goes_on && can_go_on(last, &message)) {
             Some(last) => {
@@ -28,6 +29,11 @@ pub(crate) fn of_items(items: Vec<Field>) -> Result<Vec<Value>, ApiError> {
                     last[name] = value.clone();
                 }
                 let calls: Vec<Value> = calls.into_iter().chain(more).collect();
+                if calls.len() > most_calls {
+                    let why =
+                        format!("{most_calls} calls follow each other, which is the most for one answer");
+                    return Err(ApiError::Invalid { path, why });
+                }
                 if calls.is_empty() {
                     last.as_object_mut().and_then(|last| last.shift_remove("tool_calls"));
                 } else {

@@ -198,3 +198,12 @@ fn tools_are_strict_unless_they_say_otherwise() {
         "tools[0].parameters.properties.x.not",
     );
 }
+
+#[test]
+fn more_calls_in_a_row_than_one_answer_may_have_are_refused_at_their_item() {
+    let server = Server::with(|setup| setup.limits.tool_calls = 3);
+    let call = json!({"type": "function_call", "call_id": "1", "name": "weather", "arguments": "{}"});
+    let body = json!({"model": "toy", "input": vec![call; 4]});
+    let message = server.refuses("/v1/responses", &body, 400, "input[3]");
+    assert!(message.contains("3 calls follow each other"), "{message}");
+}

@@ -75,12 +75,15 @@ fn what_there_is_never_room_for_is_no_matter_of_coming_again() {
 #[test]
 fn a_request_ends_at_its_time() {
     let server = Server::start();
-    let message = server.post(PATH, &long(json!({"timeout": 0.001}))).is_error(504, None);
+    let message = server.refuses(PATH, &long(json!({"timeout": 0.001})), 408, "timeout");
     assert!(message.contains("0.001"), "{message}");
     let streamed = server.post(PATH, &long(json!({"timeout": 0.001, "stream": true})));
     let last = streamed.events().pop().unwrap();
     assert_eq!(last["error"]["type"], "timeout_error");
     server.refuses(PATH, &long(json!({"timeout": 1e9})), 400, "timeout");
+    let own = endless(|limits| limits.request_time = Duration::from_millis(2));
+    let message = own.post(PATH, &long(json!({"max_tokens": ENDLESS}))).is_error(504, None);
+    assert!(message.contains("0.002"), "{message}");
 }
 
 #[test]

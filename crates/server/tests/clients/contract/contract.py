@@ -18,11 +18,3 @@ def fitting_bodies_are_refused_for_what_depends_on_more(context, response, case)
     error = response.json()["error"]
     if error["code"] not in BEYOND_THE_DOCUMENT:
         raise AssertionError(f"a body that fits the document was refused as {error['code']}: {error['message']}")
-
-
-@schemathesis.hook
-def map_body(context, body):
-    """A deadline of the client's own ends as 504, which is no fault; it is left out."""
-    if isinstance(body, dict) and isinstance(body.get("timeout"), (int, float)):
-        return {name: value for name, value in body.items() if name != "timeout"}
-    return body
