@@ -14,7 +14,8 @@ use gannet_ops::TokenId;
 pub trait Constraint: Send {
     /// Sets the bits of the tokens that may come next, lowest id first in each word, and says whether the text may end
     /// here instead. All bits are clear before; there is a bit for each id of the model's vocabulary, so that ids that
-    /// the constraint doesn't know stay clear. The tokens that end an answer are the caller's to add.
+    /// the constraint doesn't know stay clear. The tokens that end an answer are the caller's to add. Where no bit is set and
+    /// the text may not end, the request ends with [`crate::FinishReason::NothingFits`].
     ///
     /// # Errors
     /// The constraint can't say, by its own limits; the request fails then, and nothing else does.

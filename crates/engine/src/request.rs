@@ -146,6 +146,8 @@ pub enum FinishReason {
     Unheard,
     /// Its deadline has passed.
     TimedOut,
+    /// No token of the vocabulary fits what the request allows: its constraint, the tokens that it allows and bans.
+    NothingFits,
     /// It can't go on; the text says why.
     Failed(String),
 }
@@ -158,7 +160,7 @@ impl FinishReason {
             FinishReason::MaxTokens | FinishReason::ContextFull => "length",
             FinishReason::Cancelled | FinishReason::Unheard => "cancelled",
             FinishReason::TimedOut => "timeout",
-            FinishReason::Failed(_) => "error",
+            FinishReason::NothingFits | FinishReason::Failed(_) => "error",
         }
     }
 }
@@ -174,6 +176,9 @@ impl fmt::Display for FinishReason {
             FinishReason::Cancelled => write!(f, "cancelled"),
             FinishReason::Unheard => write!(f, "nobody listens any more, or too slowly"),
             FinishReason::TimedOut => write!(f, "the deadline has passed"),
+            FinishReason::NothingFits => {
+                write!(f, "no token of the vocabulary fits what the request allows here")
+            }
             FinishReason::Failed(why) => write!(f, "failed: {why}"),
         }
     }

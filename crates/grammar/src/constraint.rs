@@ -51,7 +51,14 @@ impl Constraint for GrammarConstraint {
         if self.has_stopped()? {
             return Ok(MayEnd::Yes);
         }
-        let mask = self.matcher.compute_mask().map_err(error)?;
+        let mask = match self.matcher.compute_mask() {
+            Ok(mask) => mask,
+            // The text must go on, with bytes that no token has.
+            Err(why) if why.to_string().starts_with(&StopReason::NoExtensionBias.to_string()) => {
+                return Ok(MayEnd::No);
+            }
+            Err(why) => return Err(error(why)),
+        };
         let end = self.tokens.eos_token();
         let may_end = if mask.is_allowed(end) { MayEnd::Yes } else { MayEnd::No };
         for (to, from) in allowed.iter_mut().zip(mask.as_slice()) {

@@ -19,6 +19,8 @@ pub(crate) enum Source {
     Json(Value),
     Regex(String),
     Lark(String),
+    /// One of these texts.
+    Choice(Vec<String>),
     /// A Lark grammar that the model's format asks for, around an answer that it calls `@answer`.
     Around {
         lark: String,
@@ -69,8 +71,11 @@ impl Grammar {
         if choices.is_empty() {
             return Err(GrammarError::Lark { reason: "there is no text to choose".to_owned() });
         }
-        let quoted: Vec<String> = choices.iter().map(|choice| lark_string(choice.as_ref())).collect();
-        Self::lark(&format!("start: {}\n", quoted.join(" | ")), limits)
+        let choices: Vec<String> = choices.iter().map(|choice| choice.as_ref().to_owned()).collect();
+        let lark = lark_choice(&choices);
+        check_bytes(&lark, "the grammar's bytes", limits.grammar_bytes)?;
+        check_brackets(&lark, limits.brackets)?;
+        Ok(Self { source: Source::Choice(choices) })
     }
 
     /// A text of a context-free grammar in Lark's EBNF, as llguidance reads it: rules in lower case, terminals in upper
@@ -89,6 +94,12 @@ impl Grammar {
 /// nothing.
 pub(crate) fn lark_string(text: &str) -> String {
     if text.is_empty() { "\"\"".to_owned() } else { Value::from(text).to_string() }
+}
+
+/// A choice of texts as a grammar.
+pub(crate) fn lark_choice(choices: &[String]) -> String {
+    let quoted: Vec<String> = choices.iter().map(|choice| lark_string(choice)).collect();
+    format!("start: {}\n", quoted.join(" | "))
 }
 
 /// Refuses an expression that is too long or too deep.

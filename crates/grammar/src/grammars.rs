@@ -12,18 +12,18 @@ use std::thread;
 use gannet_text::tokenizer::Tokenizer;
 use llguidance::api::{ParserLimits, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
-use llguidance::toktrie::{InferenceCapabilities, TokEnv};
+use llguidance::toktrie::{InferenceCapabilities, TokEnv, TokTrie};
 use llguidance::{Matcher, ParserFactory};
 
 use crate::constraint::GrammarConstraint;
 use crate::error::GrammarError;
-use crate::grammar::{Grammar, Source};
+use crate::grammar::{Grammar, Source, lark_choice};
 use crate::limits::{
     COMPILE_STACK_BYTES, COMPILED_KEPT, GrammarLimits, ITEMS_A_BYTE_MAX, MASK_ITEMS_MAX,
     MASK_TERMINAL_WORK_MAX, TERMINAL_WORK_MAX,
 };
 use crate::schema;
-use crate::vocabulary::token_tree;
+use crate::vocabulary::{spelled, token_tree};
 
 /// The compiler of one model's grammars; cloning is cheap, and clones share everything.
 #[derive(Clone)]
@@ -61,8 +61,10 @@ impl Grammars {
     /// A constraint that stands at the beginning of an answer.
     ///
     /// # Errors
-    /// The grammar can't be held: it has a fault, is too large, too slow to compile, or nothing fits it.
+    /// The grammar can't be held: it has a fault, is too large, too slow to compile, or nothing fits it; a text of a choice
+    /// has a byte that no token of the vocabulary has.
     pub fn compile(&self, grammar: &Grammar) -> Result<GrammarConstraint, GrammarError> {
+        check_texts(&grammar.source, self.inner.tokens.tok_trie())?;
         let key = key(&grammar.source);
         let kept = self.take_kept(&key);
         let matcher = kept.map_or_else(|| self.compile_apart(grammar), Ok)?;
@@ -140,12 +142,27 @@ fn parser_limits(limits: &GrammarLimits) -> ParserLimits {
     }
 }
 
+/// Refuses a choice that no tokens spell: an answer would begin with it and get stuck.
+fn check_texts(source: &Source, tokens: &TokTrie) -> Result<(), GrammarError> {
+    let choices: &[String] = match source {
+        Source::Choice(choices) => choices,
+        Source::Around { answer, .. } => return check_texts(answer, tokens),
+        Source::Json(_) | Source::Regex(_) | Source::Lark(_) => &[],
+    };
+    let lost = choices.iter().find_map(|choice| Some((choice, spelled(tokens, choice.as_bytes()).err()?)));
+    let Some((choice, place)) = lost else { return Ok(()) };
+    let byte = choice.as_bytes()[place];
+    let reason = format!("no token goes on with byte 0x{byte:02x} of the text {choice:?}");
+    Err(GrammarError::Vocabulary { reason })
+}
+
 /// What tells one grammar from another.
 fn key(source: &Source) -> String {
     match source {
         Source::Json(schema) => format!("json {schema}"),
         Source::Regex(expression) => format!("regex {expression}"),
         Source::Lark(grammar) => format!("lark {grammar}"),
+        Source::Choice(choices) => format!("lark {}", lark_choice(choices)),
         Source::Around { lark, answer } => format!("around {lark} {}", key(answer)),
     }
 }
@@ -157,7 +174,7 @@ fn compile(factory: &ParserFactory, source: Source) -> Result<Matcher, GrammarEr
                 |schema: serde_json::Value| try_compile(factory, TopLevelGrammar::from_json_schema(schema));
             compile(schema.clone()).map_err(|reason| schema::locate(schema, reason, &compile))
         }
-        Source::Regex(_) | Source::Lark(_) => {
+        Source::Regex(_) | Source::Lark(_) | Source::Choice(_) => {
             try_compile(factory, top_level(&source)).map_err(|reason| refused(&source, reason))
         }
         Source::Around { answer, .. } => {
@@ -175,6 +192,7 @@ fn top_level(source: &Source) -> TopLevelGrammar {
         // The grammar's expressions are anchored on both sides.
         Source::Regex(expression) => TopLevelGrammar::from_regex(expression),
         Source::Lark(grammar) => TopLevelGrammar::from_lark(grammar.clone()),
+        Source::Choice(choices) => TopLevelGrammar::from_lark(lark_choice(choices)),
         Source::Around { lark, answer } => {
             let mut whole = TopLevelGrammar::from_lark(lark.clone());
             let mut inner = top_level(answer).grammars;
@@ -205,6 +223,6 @@ fn refused(source: &Source, reason: String) -> GrammarError {
     match source {
         Source::Json(_) => GrammarError::Schema { path: String::new(), keyword: String::new(), reason },
         Source::Regex(_) => GrammarError::Regex { reason },
-        Source::Lark(_) | Source::Around { .. } => GrammarError::Lark { reason },
+        Source::Lark(_) | Source::Choice(_) | Source::Around { .. } => GrammarError::Lark { reason },
     }
 }

@@ -37,6 +37,28 @@ pub(crate) fn token_tree(tokenizer: &Tokenizer) -> Result<TokEnv, GrammarError> 
     Ok(Arc::new(ApproximateTokEnv::new(tree)))
 }
 
+/// Whether tokens spell a text; if not, the place of the first byte that none reaches.
+pub(crate) fn spelled(tokens: &TokTrie, text: &[u8]) -> Result<(), usize> {
+    let mut is_reached = vec![false; text.len() + 1];
+    is_reached[0] = true;
+    let mut farthest = 0;
+    for start in 0..text.len() {
+        if !is_reached[start] {
+            continue;
+        }
+        let mut node = tokens.root();
+        for (place, byte) in text.iter().enumerate().skip(start) {
+            let Some(next) = tokens.child_at_byte(node, *byte) else { break };
+            node = next;
+            if node.token_id().is_some() {
+                is_reached[place + 1] = true;
+                farthest = farthest.max(place + 1);
+            }
+        }
+    }
+    if is_reached[text.len()] { Ok(()) } else { Err(farthest) }
+}
+
 /// What an id stands for; nothing where it can't be drawn.
 fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
     if tokenizer.is_special(id) {

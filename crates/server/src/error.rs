@@ -92,6 +92,10 @@ pub(crate) enum ApiError {
     NotFound { what: &'static str, id: String },
     #[error("the request was not done within {} seconds", limit.length.as_secs_f32())]
     TimedOut { limit: TimeLimit },
+    #[error(
+        "no token of the model's vocabulary fits what the request allows after {tokens} tokens of the answer"
+    )]
+    NothingFits { tokens: usize },
     #[error("the client read too slowly: {unsent} bytes were waiting for it")]
     SlowReader { unsent: usize },
     #[error("the engine gave the request up: {0}")]
@@ -210,7 +214,9 @@ impl ApiError {
             ApiError::WrongType { .. } => (Fault::Request, Some("invalid_type")),
             ApiError::OutOfRange { .. } | ApiError::TooMany { .. } => (Fault::Request, Some("invalid_value")),
             ApiError::Invalid { .. } => (Fault::Request, Some("invalid_request")),
-            ApiError::ModelLacks { .. } => (Fault::Request, Some("unsupported_by_model")),
+            ApiError::ModelLacks { .. } | ApiError::NothingFits { .. } => {
+                (Fault::Request, Some("unsupported_by_model"))
+            }
             ApiError::Unknown { .. } => (Fault::Request, Some("unknown_parameter")),
             ApiError::Unsupported { .. } => (Fault::Request, Some("unsupported_parameter")),
             ApiError::ContextExceeded { .. } => (Fault::Request, Some("context_length_exceeded")),

@@ -137,8 +137,7 @@ impl Engine {
             };
         }
         let Some(token) = result.token else {
-            let why = "no token of the vocabulary is allowed here".to_owned();
-            return self.end(at, FinishReason::Failed(why), bank);
+            return self.end(at, FinishReason::NothingFits, bank);
         };
         sequence.clock.token_arrives();
         sequence.running = result.running;

@@ -144,8 +144,8 @@ impl Engine {
         }
     }
 
-    /// Gives each constrained draw of a step its mask. A request whose constraint fails, or lets it only end, ends here;
-    /// its draw then counts for nothing. A draw whose mask is late is put off.
+    /// Gives each constrained draw of a step its mask. A request whose constraint fails, has no token to go on with, or lets it only
+    /// end, ends here; its draw then counts for nothing. A draw whose mask is late is put off.
     fn mask(&mut self, plan: &mut StepPlan, draws: &mut SampleRows) {
         let parts = plan.parts.iter_mut().filter(|part| part.draws);
         for (part, row) in parts.zip(&mut draws.rows) {
@@ -160,6 +160,9 @@ impl Engine {
                     sequence.masking = Masking::Asked;
                     row.allowed = Some(Arc::clone(&self.masker.nothing));
                     self.put_off(at, part);
+                }
+                Masking::Answered(Ok(Mask { goes_on: false, may_end: MayEnd::No, .. })) => {
+                    self.end(at, FinishReason::NothingFits, None);
                 }
                 Masking::Answered(Ok(mask)) => {
                     if let Some(mask) = allowed(mask, &sequence.request.end_tokens, row) {

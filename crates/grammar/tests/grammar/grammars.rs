@@ -6,6 +6,7 @@ use gannet_grammar::{
 };
 use gannet_ops::TokenId;
 use gannet_text::calls::{AnswerEvent, AnswerParser, CallFormat, ReasoningFormat, Tool};
+use gannet_text::text::{Text, TextFiles, TokenizerFile};
 use gannet_text::tokenizer::Specials;
 use serde_json::{Value, json};
 
@@ -53,6 +54,37 @@ fn a_mask_has_the_tokens_that_some_match_goes_on_with() {
         }
         assert!(count(&found) > 3, "half of é is a token of its own, and so is a");
     }
+}
+
+/// Byte-level BPE without the bytes that text seldom has.
+fn of_few_bytes() -> Model {
+    let vocabulary = json!({"a": 0, "b": 1, "c": 2, "ab": 3, "\u{c3}": 4, "\u{a9}": 5, "\u{f0}": 6});
+    let file = json!({
+        "version": "1.0", "added_tokens": [], "normalizer": null, "post_processor": null,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+        "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": ["a b"]},
+    });
+    let bytes = file.to_string().into_bytes();
+    let tokenizer = TokenizerFile::Json(&bytes);
+    let files = TextFiles { tokenizer, tokenizer_config: None, chat_template: None };
+    Model::new(Text::from_files(&files).unwrap().tokenizer)
+}
+
+#[test]
+fn what_no_tokens_spell_is_refused_or_leaves_nothing_to_follow() {
+    let model = of_few_bytes();
+    let choice = |choices: &[&str]| Grammar::choice(choices, &GrammarLimits::DEFAULT).unwrap();
+    assert!(model.grammars.compile(&choice(&["abc", "\u{e9}", ""])).is_ok());
+    for (text, byte) in [("ab\u{4}", "0x04"), ("a\u{1f980}", "0x9f"), ("d", "0x64")] {
+        let Err(error) = model.grammars.compile(&choice(&["abc", text])) else { panic!("{text:?}") };
+        assert!(matches!(error, GrammarError::Vocabulary { .. }), "{error}");
+        assert!(error.to_string().contains(byte), "{error}");
+    }
+    let mut stuck = compile(&model, Grammar::regex("ab\\x04", &GrammarLimits::DEFAULT));
+    assert_eq!(mask(&model, &mut stuck), (vec![0b1001], MayEnd::No));
+    assert_eq!(stuck.advance(TokenId(3)).unwrap(), Progress::Open);
+    assert_eq!(mask(&model, &mut stuck), (vec![0], MayEnd::No));
 }
 
 #[test]

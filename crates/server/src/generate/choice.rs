@@ -133,6 +133,7 @@ impl Choice {
             FinishReason::MaxTokens | FinishReason::ContextFull => FinishKind::Length,
             FinishReason::Cancelled => return Err(ApiError::Draining),
             FinishReason::TimedOut => return Err(ApiError::TimedOut { limit: time }),
+            FinishReason::NothingFits => return Err(ApiError::NothingFits { tokens: self.tokens }),
             FinishReason::Unheard => return Err(ApiError::Failed(reason.to_string())),
             FinishReason::Failed(why) => return Err(ApiError::Failed(why.clone())),
         };
@@ -145,6 +146,7 @@ impl Choice {
             | FinishReason::ContextFull
             | FinishReason::Cancelled
             | FinishReason::Unheard
+            | FinishReason::NothingFits
             | FinishReason::TimedOut
             | FinishReason::Failed(_) => None,
         };

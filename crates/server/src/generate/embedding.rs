@@ -117,6 +117,7 @@ fn ended(reason: FinishReason, time: TimeLimit) -> ApiError {
         | FinishReason::MaxTokens
         | FinishReason::ContextFull
         | FinishReason::Unheard
+        | FinishReason::NothingFits
         | FinishReason::Truncated => ApiError::Failed(reason.to_string()),
     }
 }

@@ -89,6 +89,15 @@ fn an_answer_that_is_cut_says_so() {
 }
 
 #[test]
+fn a_form_that_the_allowed_tokens_can_not_write_is_the_requests_matter() {
+    let server = Server::start();
+    let answer = server.post(CHAT, &chat(json!({"guided_choice": ["yes"], "allowed_token_ids": [0]})));
+    let message = answer.is_error(400, None);
+    assert!(message.contains("after 0 tokens"), "{message}");
+    assert_eq!(answer.json()["error"]["code"], "unsupported_by_model");
+}
+
+#[test]
 fn faults_of_schemas_and_expressions_are_told_by_their_place() {
     let server = Server::start();
     let refused = |more: Value, param: &str| server.refuses(CHAT, &chat(more), 400, param);

@@ -1,6 +1,6 @@
 //! Events of prefix caches as a router in Python hears them, with the real engine behind a server.
 //!
-//! The variable `GANNET_KV_PYTHON` names a Python with the packages of `requirements.txt`; `cargo xtask features` makes one.
+//! The variable `GANNET_KV_PYTHON` names a Python with the packages of `requirements.txt`; `cargo xtask ci` makes one.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 

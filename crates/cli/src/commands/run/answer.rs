@@ -154,6 +154,7 @@ fn ending(reason: FinishReason, stopped: Option<usize>) -> Result<Ending, Failur
         FinishReason::Truncated | FinishReason::TimedOut | FinishReason::Unheard => {
             Err(anyhow::anyhow!("the engine gave the answer up: {reason}").into())
         }
+        FinishReason::NothingFits => Err(anyhow::anyhow!("the answer failed: {reason}").into()),
         FinishReason::Failed(why) => Err(anyhow::anyhow!("the answer failed: {why}").into()),
     }
 }

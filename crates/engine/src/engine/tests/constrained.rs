@@ -97,6 +97,20 @@ fn a_constraint_that_fails_ends_its_own_request() {
 }
 
 #[test]
+fn an_answer_that_must_go_on_where_no_token_fits_ends_alone_and_says_so() {
+    for depth in [1, 2, 3] {
+        let mut bench = Bench::roomy(Kind::Hybrid, options(2, depth));
+        let rule = Rule { stuck_after: Some(4), ..Rule::of(6) };
+        let stuck = submit(&mut bench, &prompt(1, 70), 20, &rule);
+        let other = bench.submit(&prompt(3, 70), 20);
+        bench.finish();
+        assert_eq!(reason(&bench, stuck), FinishReason::NothingFits);
+        assert_eq!((bench.tokens(stuck).len(), bench.tokens(other).len()), (4, 20));
+        bench.check_answer(other, &prompt(3, 70));
+    }
+}
+
+#[test]
 fn an_answer_ends_where_nothing_may_follow() {
     let complete = |rule: Rule| (Rule { complete_after: Some(5), ..rule }, 5);
     let only_end = |rule: Rule| (Rule { only_end_after: Some(5), ..rule }, 5);

@@ -33,6 +33,8 @@ pub(super) struct Rule {
     pub(super) complete_after: Option<usize>,
     /// The text may end from here on, and only that; said with the mask.
     pub(super) only_end_after: Option<usize>,
+    /// After so many tokens the text must go on, and nothing may follow.
+    pub(super) stuck_after: Option<usize>,
     /// The mask fails after so many tokens.
     pub(super) fails_after: Option<usize>,
     /// The mask panics after so many tokens.
@@ -75,6 +77,9 @@ impl Constraint for Rule {
         assert!(self.panics_after != Some(count), "the rule is at odds with itself");
         if self.only_end_after.is_some_and(|after| after <= count) {
             return Ok(MayEnd::Yes);
+        }
+        if self.stuck_after == Some(count) {
+            return Ok(MayEnd::No);
         }
         for token in (0..VOCABULARY).filter(|token| self.allows(&self.tokens, *token)) {
             allowed[token as usize / 32] |= 1 << (token % 32);
