@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::{arm, clients, cubins, features, models, process, tidy};
+use crate::{arm, clients, cubins, models, process, suite, tidy};
 
 /// One check and how to run it.
 struct Check {
@@ -34,14 +34,12 @@ const CHEAP: [Check; 4] = [
     },
 ];
 
-const COSTLY: [Check; 6] = [
+const COSTLY: [Check; 5] = [
     Check { name: "kernels", run: kernels },
     Check { name: "models", run: |root| models::fetch_all(root).map(|()| Outcome::Passed) },
-    // Without target flags, so that doctests run as well.
-    Check { name: "tests and doctests", run: |root| cargo(root, &["test", "--locked", "--workspace"]) },
+    Check { name: "tests and doctests", run: |root| suite::run(root).map(|()| Outcome::Passed) },
     Check { name: "arm", run: arm },
     Check { name: "clients", run: |root| clients::run_short(root).map(|()| Outcome::Passed) },
-    Check { name: "features", run: |root| features::run(root).map(|()| Outcome::Passed) },
 ];
 
 /// Runs everything; an error if any check failed.

@@ -2,10 +2,11 @@
 //! by NVRTC as a Python package.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::{process, python};
+use crate::{process, python, suite};
 
 /// The environment's name under `target/`, and what it has.
 const ENVIRONMENT: &str = "nvrtc-python";
@@ -27,17 +28,7 @@ pub(crate) fn compile(root: &Path, folder: &Path, capabilities: &[&str]) -> Resu
         }
     };
     let prefix = environment.parent().and_then(Path::parent).context("a Python lies two folders deep")?;
-    let mut command = process::cargo();
-    command.args([
-        "run",
-        "--locked",
-        "--quiet",
-        "--package",
-        "gannet-backend-cuda",
-        "--example",
-        "cubins",
-        "--",
-    ]);
+    let mut command = Command::new(suite::example(root, "cubins")?);
     command.arg(folder).args(capabilities).current_dir(root).env("VIRTUAL_ENV", prefix);
     process::run(&mut command)?;
     Ok(true)

@@ -9,7 +9,6 @@ mod ci;
 mod clients;
 mod cubins;
 mod demo;
-mod features;
 mod goldens;
 mod gpu;
 mod models;
@@ -19,6 +18,7 @@ mod process;
 mod python;
 mod shapes;
 mod soak;
+mod suite;
 mod tidy;
 mod tokenizers;
 
@@ -49,8 +49,6 @@ enum Command {
     Models,
     /// Run programs that others wrote against the server: official clients, scanners, another server's tests
     Clients(clients::Arguments),
-    /// Test what a default build leaves out: the server's optional features
-    Features,
     /// Test the CPU backend on emulated Arm processors
     Arm {
         /// Every format's formula and the suite by operation as well
@@ -90,7 +88,6 @@ fn run(command: Command) -> Result<()> {
         Command::Demo(arguments) => demo::run(&root, &arguments),
         Command::Models => models::fetch_all(&root),
         Command::Clients(arguments) => clients::run(&root, &arguments),
-        Command::Features => features::run(&root),
         Command::Arm { long } => {
             let extent = if long { arm::Extent::Long } else { arm::Extent::Short };
             arm::run(&root, extent)?.map_err(|why| anyhow::anyhow!("the tests for Arm can't run: {why}"))

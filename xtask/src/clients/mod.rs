@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
-use crate::{models, process, python};
+use crate::{models, process, python, suite};
 
 /// What to run.
 #[derive(clap::Args)]
@@ -124,18 +124,12 @@ fn run_checks(root: &Path, checks: &[Check], form: Form) -> Result<()> {
 
 /// The binary; optimised for the long forms.
 fn built(root: &Path, form: Form) -> Result<PathBuf> {
-    let mut command = process::cargo();
-    let profile = match form {
-        // As the suite builds it, for the tests of the program: with other features of libraries all of them would be built again.
-        Form::Short => {
-            command.args(["test", "--locked", "--workspace", "--no-run", "--test", "cli"]);
-            "debug"
-        }
+    match form {
+        Form::Short => suite::program(root),
         Form::Long => {
-            command.args(["build", "--locked", "--package", "gannet", "--release"]);
-            "release"
+            let build = ["build", "--locked", "--package", "gannet", "--release"];
+            process::run(process::cargo().args(build).current_dir(root))?;
+            Ok(root.join("target/release").join(format!("gannet{}", std::env::consts::EXE_SUFFIX)))
         }
-    };
-    process::run(command.current_dir(root))?;
-    Ok(root.join("target").join(profile).join(format!("gannet{}", std::env::consts::EXE_SUFFIX)))
+    }
 }
