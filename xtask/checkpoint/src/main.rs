@@ -9,8 +9,6 @@
 //! shapes -> weights (names, shapes, content) -> mixture (a format each) -> pipeline (bytes, in order) -> file
 //! ```
 
-mod blocks;
-mod floats;
 mod gguf;
 mod hugging_face;
 mod mixture;

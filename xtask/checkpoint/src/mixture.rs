@@ -4,8 +4,8 @@
 
 use anyhow::{Result, bail};
 use gannet_tensor::Format;
+use gannet_tensor::decode::RandomBlocks;
 
-use super::blocks::has_blocks;
 use super::shapes::Shape;
 use super::weights::Weight;
 
@@ -81,7 +81,10 @@ fn names() -> String {
 }
 
 fn known() -> Vec<Mixture> {
-    let plain = Format::ALL.into_iter().filter(|format| is_plain(*format) || has_blocks(*format));
+    // Floats of 8 bits are no format of GGUF.
+    let is_of_gguf = |format: &Format| !matches!(format, Format::F8E4M3 | Format::F8Scaled);
+    let has_blocks = |format: &Format| is_of_gguf(format) && RandomBlocks::of(*format).is_some();
+    let plain = Format::ALL.into_iter().filter(|format| is_plain(*format) || has_blocks(format));
     let plain = plain.map(|base| Mixture { name: base.name(), base, better: Better::Nothing });
     let plain = plain.filter(|plain| MIXED.iter().all(|mixed| mixed.name != plain.name));
     plain.chain(MIXED).collect()

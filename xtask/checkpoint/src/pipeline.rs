@@ -4,15 +4,16 @@
 //! the pieces `w`, `w + n`, ... and has a few of them ready; the caller takes from the workers in turns. So the bytes
 //! don't depend on the number of workers, and the memory not on the size of the model.
 
+use std::collections::HashMap;
 use std::num::NonZero;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use gannet_tensor::Format;
+use gannet_tensor::decode::codes::bf16_bits;
+use gannet_tensor::decode::{RandomBlocks, f16_bits};
 
-use super::blocks::{Blocks, Deviations};
-use super::floats::{bf16_bits, f16_bits};
 use super::random::Random;
 use super::weights::{Content, Weight};
 
@@ -28,7 +29,7 @@ pub(super) struct Encoded {
     pub weight: Weight,
     pub format: Format,
     /// For formats of blocks.
-    blocks: Option<Blocks>,
+    blocks: Option<RandomBlocks>,
 }
 
 impl Encoded {
@@ -43,11 +44,15 @@ impl Encoded {
 
 /// The tensors of these weights in these formats.
 pub(super) fn encode(weights: Vec<Weight>, formats: &[Format]) -> Result<Vec<Encoded>> {
-    let mut deviations = Deviations::default();
+    // Each format is measured once.
+    let mut measured = HashMap::new();
     let encode = |(weight, &format): (Weight, &Format)| {
         let blocks = match &weight.content {
             Content::Normal { deviation, .. } if format.is_quantised() => {
-                Some(deviations.blocks(format, *deviation)?)
+                let blocks = measured.entry(format).or_insert_with(|| RandomBlocks::of(format)).as_ref();
+                let blocks =
+                    blocks.ok_or_else(|| anyhow!("`{format}` is no format of blocks that weights come in"));
+                Some(blocks?.with_deviation(*deviation))
             }
             Content::Normal { .. }
             | Content::Uniform { .. }
@@ -110,7 +115,7 @@ fn work<'a>(pieces: impl Iterator<Item = Piece<'a>>, seed: u64, sender: &SyncSen
         let mut bytes = vec![0; piece.bytes];
         let mut random = Random::new(seed, &piece.tensor.weight.name, piece.number as u64);
         match &piece.tensor.blocks {
-            Some(blocks) => blocks.fill(&mut random, &mut bytes),
+            Some(blocks) => blocks.fill(&mut || random.bits(), &mut bytes),
             None => fill_floats(&piece, &mut random, &mut bytes),
         }
         if sender.send(bytes).is_err() {

@@ -43,17 +43,6 @@ impl Random {
     pub(super) fn fraction(&mut self) -> f32 {
         (self.bits() >> 40) as f32 / (1 << 24) as f32
     }
-
-    /// Fills `bytes` with random bits.
-    #[inline(always)]
-    pub(super) fn fill(&mut self, bytes: &mut [u8]) {
-        let (words, rest) = bytes.as_chunks_mut::<8>();
-        for word in words {
-            *word = self.bits().to_le_bytes();
-        }
-        let last = self.bits().to_le_bytes();
-        rest.copy_from_slice(&last[..rest.len()]);
-    }
 }
 
 fn split_mix(state: &mut u64) -> u64 {

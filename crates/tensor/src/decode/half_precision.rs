@@ -1,4 +1,4 @@
-//! Half precision to single precision, by selects alone.
+//! Half precision to single precision and back, by selects alone.
 //!
 //! `half::f16::to_f32` asks at run time which instructions there are, which costs a call a scale and keeps a decoder
 //! from becoming vector code. This form inlines and vectorises, and doesn't depend on how the processor is set to
@@ -22,6 +22,20 @@ pub fn f16_to_f32(bits: u16) -> f32 {
     f32::from_bits(sign | magnitude)
 }
 
+/// The half-precision number nearest to `value`, whose magnitude is below 65,520.
+pub fn f16_bits(value: f32) -> u16 {
+    /// The smallest normal half.
+    const SMALLEST_NORMAL: f32 = 1.0 / (1 << 14) as f32;
+    /// From the exponent bias of single precision (127) to that of half precision (15).
+    const REBIAS: u32 = (127 - 15) << 10;
+    let sign = (value.to_bits() >> 16) as u16 & 0x8000;
+    let magnitude = value.abs();
+    let bits = magnitude.to_bits();
+    let normal = ((bits + 0xfff + (bits >> 13 & 1)) >> 13).wrapping_sub(REBIAS) as u16;
+    let subnormal = (magnitude * (1 << 24) as f32).round_ties_even() as u16;
+    sign | if magnitude < SMALLEST_NORMAL { subnormal } else { normal }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -31,6 +45,16 @@ mod tests {
         for bits in 0..=u16::MAX {
             let expected = half::f16::from_bits(bits).to_f32();
             assert_eq!(f16_to_f32(bits).to_bits(), expected.to_bits(), "bits {bits:#06x}");
+        }
+    }
+
+    #[test]
+    fn every_half_and_the_point_between_two_round_to_the_nearest_even() {
+        for bits in 0..0x7bff_u16 {
+            let (this, next) = (f16_to_f32(bits), f16_to_f32(bits + 1));
+            assert_eq!((f16_bits(this), f16_bits(-this)), (bits, bits | 0x8000));
+            let even = bits + (bits & 1);
+            assert_eq!(f16_bits((this + next) / 2.0), even, "between {bits:#x} and the next");
         }
     }
 }

@@ -41,11 +41,11 @@ mod ternary;
 
 pub use blocks_of_32::{Iq4Nl, Mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q8_1};
 pub use blocks_of_256::{Q2K, Q3K, Q4K, Q5K, Q6K, Q8K, scales_and_minima};
-pub use half_precision::f16_to_f32;
+pub use half_precision::{f16_bits, f16_to_f32};
 pub use integers::integers;
 pub use lattice::{Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Xs};
 pub use plain::{Bf16, F4E2M1, F8E4M3, F8E5M2, F8E8M0, F16, F32, F64, I8, I16, I32, I64, U8};
-pub use random_blocks::random_blocks;
+pub use random_blocks::{RandomBlocks, random_blocks};
 pub use scaled::{F8Scaled, Nvfp4, Nvfp4Scaled, Q4Z, Q8Z};
 pub use ternary::{Q1_0, Q2_0, Tq1_0, Tq2_0};
 
