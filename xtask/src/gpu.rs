@@ -19,9 +19,10 @@ const FOLDER_BYTES_MAX: u64 = 60 << 20;
 const TESTS: [&str; 5] = ["goldens", "exactness", "draws", "ahead", "recurrent"];
 
 /// Descriptions of models that are measured, by the names of their folders.
-const SHAPES: [(&str, &str); 2] = [
+const SHAPES: [(&str, &str); 3] = [
     ("qwen3-0.6b", include_str!("gpu/qwen3-0.6b/config.json")),
     ("qwen3-8b", include_str!("gpu/qwen3-8b/config.json")),
+    ("qwen3-30b-a3b", include_str!("gpu/qwen3-30b-a3b/config.json")),
 ];
 
 /// The scripts, which are data: they run where nothing of this repository is built.

@@ -165,7 +165,7 @@ impl Backend for CudaBackend {
     }
 
     fn fusions(&self) -> &[Fusion] {
-        &[Fusion::AddRmsNorm, Fusion::QueryKeyValue, Fusion::GatedLinear]
+        &[Fusion::AddRmsNorm, Fusion::QueryKeyValue, Fusion::GatedLinear, Fusion::GatedExperts]
     }
 
     fn steps_in_flight(&self) -> usize {

@@ -110,6 +110,18 @@ impl Units {
         rows.next_multiple_of(PAIR_OUTPUTS) / UNIT_OUTPUTS * self.runs(columns) * self.bytes()
     }
 
+    /// A matrix, or matrices of experts one after the other, in units as by [`Self::pack`].
+    pub(crate) fn pack_all(&self, bytes: &[u8], shape: &[usize]) -> Option<Vec<u8>> {
+        let (columns, rows) = (*shape.last()?, shape[shape.len() - 2]);
+        let experts = shape[..shape.len() - 2].iter().product::<usize>();
+        if rows.is_multiple_of(PAIR_OUTPUTS) {
+            return self.pack(bytes, [experts * rows, columns]);
+        }
+        let matrices = bytes.chunks((bytes.len() / experts.max(1)).max(1));
+        let packed = matrices.map(|matrix| self.pack(matrix, [rows, columns]));
+        Some(packed.collect::<Option<Vec<_>>>()?.concat())
+    }
+
     /// A matrix of the checkpoint's bytes in units; `None` where it holds a number that is none, which codes can't say.
     pub(crate) fn pack(&self, bytes: &[u8], [rows, columns]: [usize; 2]) -> Option<Vec<u8>> {
         let are_numbers = AtomicBool::new(true);

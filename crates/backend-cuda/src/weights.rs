@@ -6,7 +6,7 @@
 
 use crate::backend::{Device, Need};
 use crate::codes::{UNIT_OUTPUTS, Units};
-use crate::driver::{Argument, DeviceBuffer, Driver, Launch};
+use crate::driver::{Address, Argument, DeviceBuffer, Driver, Launch};
 use crate::error::unsupported;
 use crate::jit::{linear, place_units};
 use crate::number::Number;
@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Rows and columns of a matrix in tile order are padded to multiples of this.
 pub(crate) const PADDING: usize = 64;
+/// Rows of an expert's matrix are padded to multiples of this.
+pub(crate) const EXPERT_PADDING: usize = 16;
 /// Rows of a tile that belong to one of two matrices of which one gates the other.
 pub(crate) const GATED_ROWS: usize = 8;
 /// Elements that a thread of `repack` writes, and threads of its blocks.
@@ -86,8 +88,6 @@ impl CudaWeights {
         source: &dyn WeightSource,
         uses: &[WeightUse],
     ) -> Result<Self, DeviceError> {
-        // What has no place is said before anything is read.
-        uses.iter().try_for_each(check_role)?;
         let mut weights = Self {
             device: Arc::clone(device),
             uses: HashMap::new(),
@@ -177,13 +177,18 @@ impl CudaWeights {
     }
 
     fn packed(&self, arrangement: &Arrangement, mut parts: Vec<Weight>) -> Result<Weight, DeviceError> {
-        let (stored, columns) = (parts[0].stored, parts[0].shape[1]);
+        let (stored, columns) = (parts[0].stored, parts[0].columns());
         let is_as_read =
             parts.len() == 1 && stored != Stored::Plain(Number::F16) && stored != Stored::Plain(Number::Bf16);
         if is_as_read {
             return Ok(parts.remove(0));
         }
-        let rows: usize = parts.iter().map(|part| part.shape[0]).sum();
+        if let [experts, ..] = parts[0].shape[..]
+            && parts[0].has_experts()
+        {
+            return self.packed_experts(arrangement, &parts, experts);
+        }
+        let rows: usize = parts.iter().map(Weight::rows).sum();
         let driver = &self.device.driver;
         let bytes = match stored {
             Stored::Plain(Number::F32) => rows * columns * Number::F32.bytes(),
@@ -208,28 +213,65 @@ impl CudaWeights {
                     let place = buffer.address().offset(first * columns * Number::F32.bytes());
                     driver.copy(place, part.buffer.address(), part.buffer.bytes())?;
                 }
-                Stored::Plain(format) => self.repack((part, format), &buffer, [row, is_gated])?,
-                Stored::Codes(units) => self.place_units((part, units), &buffer, [row, is_gated])?,
+                Stored::Plain(format) => self.repack((part.matrix(0), format), &buffer, [row, is_gated])?,
+                Stored::Codes(units) => {
+                    self.place_units((part.matrix(0), units), &buffer, [row, is_gated])?
+                }
             }
-            first += part.shape[0];
+            first += part.rows();
         }
         Ok(Weight { stored, shape: vec![rows, columns], buffer })
+    }
+
+    /// Matrices of experts one after the other, each of all parts and padded to [`EXPERT_PADDING`] rows.
+    fn packed_experts(
+        &self,
+        arrangement: &Arrangement,
+        parts: &[Weight],
+        experts: usize,
+    ) -> Result<Weight, DeviceError> {
+        let (stored, columns) = (parts[0].stored, parts[0].columns());
+        let rows: usize = parts.iter().map(Weight::rows).sum();
+        let padded = rows.next_multiple_of(EXPERT_PADDING);
+        let driver = &self.device.driver;
+        let bytes = match stored {
+            Stored::Plain(number) => {
+                // Products of many rows read up to a multiple of this from the last expert's rows on.
+                let all = experts * padded + PADDING - EXPERT_PADDING;
+                all * columns.next_multiple_of(PADDING) * number.bytes()
+            }
+            Stored::Codes(units) => experts * units.matrix_bytes([rows, columns]),
+        };
+        let buffer = DeviceBuffer::new(driver, bytes)?;
+        driver.clear(buffer.address(), buffer.bytes())?;
+        let is_gated = usize::from(matches!(arrangement, Arrangement::Gated(_)));
+        for expert in 0..experts {
+            for (number, part) in parts.iter().enumerate() {
+                let place = [expert * padded + number * GATED_ROWS, is_gated];
+                let matrix = part.matrix(expert);
+                match stored {
+                    Stored::Plain(format) => self.repack((matrix, format), &buffer, place)?,
+                    Stored::Codes(units) => self.place_units((matrix, units), &buffer, place)?,
+                }
+            }
+        }
+        Ok(Weight { stored, shape: vec![experts, rows, columns], buffer })
     }
 
     /// Puts a matrix in units into its place of one with more parts.
     fn place_units(
         &self,
-        (part, units): (&Weight, Units),
+        ((from, [n, k]), units): ((Address, [usize; 2]), Units),
         into: &DeviceBuffer,
         [first, gated]: [usize; 2],
     ) -> Result<(), DeviceError> {
         let need: Need = (place_units(units.name()), "place_units");
         let kernel = self.device.kernels(&[need])?.remove(0);
-        let (eights, runs) = (part.shape[0].div_ceil(UNIT_OUTPUTS), units.runs(part.shape[1]));
+        let (eights, runs) = (n.div_ceil(UNIT_OUTPUTS), units.runs(k));
         let pieces = eights * runs * units.bytes() / PIECE_BYTES;
         let numbers =
             [eights, runs, first / UNIT_OUTPUTS, gated + 1].map(|number| Argument::U32(number as u32));
-        let addresses = [into.address().into(), part.buffer.address().into()];
+        let addresses = [into.address().into(), from.into()];
         self.device.driver.launch(&Launch {
             kernel: &kernel,
             grid: [pieces.div_ceil(REPACK_THREADS) as u32, 1, 1],
@@ -243,16 +285,15 @@ impl CudaWeights {
     /// Puts a row-major matrix into its place of one in tile order.
     fn repack(
         &self,
-        (part, format): (&Weight, Number),
+        ((from, [n, k]), format): ((Address, [usize; 2]), Number),
         into: &DeviceBuffer,
         [first, gated]: [usize; 2],
     ) -> Result<(), DeviceError> {
         let need: Need = (linear(format), "repack");
         let kernel = self.device.kernels(&[need])?.remove(0);
-        let (n, k) = (part.shape[0], part.shape[1]);
         let elements = n * k.next_multiple_of(PADDING);
         let numbers = [n, k, first, gated].map(|number| Argument::U32(number as u32));
-        let addresses = [into.address().into(), part.buffer.address().into()];
+        let addresses = [into.address().into(), from.into()];
         self.device.driver.launch(&Launch {
             kernel: &kernel,
             grid: [elements.div_ceil(REPACKED_BY_THREAD * REPACK_THREADS) as u32, 1, 1],
@@ -278,10 +319,9 @@ impl CudaWeights {
         if let Some(format) = Number::of_tensor(tensor.format) {
             return self.to_device(used, Stored::Plain(format), &tensor.bytes);
         }
-        let size = [view.rows(), view.columns()];
-        let codes = Units::of(tensor.format).filter(|_| used.shape.len() == 2);
-        if let Some((units, packed)) = codes.and_then(|units| Some((units, units.pack(&tensor.bytes, size)?)))
-        {
+        let codes = Units::of(tensor.format).filter(|_| used.shape.len() > 1);
+        let packed = codes.and_then(|units| Some((units, units.pack_all(&tensor.bytes, &used.shape)?)));
+        if let Some((units, packed)) = packed {
             return self.to_device(used, Stored::Codes(units), &packed);
         }
         // Formats without kernels: what they hold, rounded here, in the bytes of bf16.
@@ -312,6 +352,33 @@ impl CudaWeights {
     }
 }
 
+impl Weight {
+    /// Whether it has a matrix an expert.
+    pub(crate) fn has_experts(&self) -> bool {
+        self.shape.len() == 3
+    }
+
+    /// Rows of a matrix.
+    pub(crate) fn rows(&self) -> usize {
+        self.shape[self.shape.len().saturating_sub(2)]
+    }
+
+    /// Columns of a matrix.
+    pub(crate) fn columns(&self) -> usize {
+        self.shape[self.shape.len() - 1]
+    }
+
+    /// Where the matrix of an expert lies before it is arranged, and its size.
+    fn matrix(&self, expert: usize) -> (Address, [usize; 2]) {
+        let size = [self.rows(), self.columns()];
+        let bytes = match self.stored {
+            Stored::Plain(number) => size[0] * size[1] * number.bytes(),
+            Stored::Codes(units) => units.matrix_bytes(size),
+        };
+        (self.buffer.address().offset(expert * bytes), size)
+    }
+}
+
 impl Arrangement {
     /// One matrix alone.
     pub(crate) fn alone(name: &str) -> Self {
@@ -330,29 +397,14 @@ impl Arrangement {
 fn can_follow(last: &Weight, next: &Weight) -> bool {
     let is_whole = match last.stored {
         Stored::Plain(_) => true,
-        Stored::Codes(_) => last.shape[0].is_multiple_of(UNIT_OUTPUTS),
+        Stored::Codes(_) => last.rows().is_multiple_of(UNIT_OUTPUTS),
     };
-    is_whole && last.stored == next.stored
+    is_whole && last.stored == next.stored && last.has_experts() == next.has_experts()
 }
 
 /// Whether a weight is kept as float32 in its own order.
 pub(crate) fn is_numbers(role: WeightRole) -> bool {
     matches!(role, WeightRole::Vector | WeightRole::Convolution)
-}
-
-fn check_role(used: &WeightUse) -> Result<(), DeviceError> {
-    match used.role {
-        WeightRole::Vector
-        | WeightRole::Convolution
-        | WeightRole::Matrix
-        | WeightRole::Embedding
-        | WeightRole::TiedEmbedding => return Ok(()),
-        WeightRole::Experts => {}
-    }
-    Err(unsupported(
-        "expert_linear",
-        format!("it has no kernel yet, and weight `{}` is read by it", used.name),
-    ))
 }
 
 impl Weights for CudaWeights {

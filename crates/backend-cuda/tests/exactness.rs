@@ -28,7 +28,20 @@ struct Case {
     weights: Format,
     window: Option<u32>,
     soft_cap: Option<f32>,
+    mixture: Option<Mixture>,
 }
+
+/// Experts of a layer, and of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mixture {
+    experts: usize,
+    top_k: u32,
+}
+
+/// So few that steps of the tests give each none, few and many rows.
+const MIXTURE: Mixture = Mixture { experts: 12, top_k: 3 };
+/// A mixture that computes what a dense model of the same weights does.
+const ALONE: Mixture = Mixture { experts: 1, top_k: 1 };
 
 impl Case {
     /// Columns of most matrices: no multiple of a tile, or of blocks.
@@ -37,7 +50,13 @@ impl Case {
     }
 
     fn inner(&self) -> usize {
-        if self.weights.block_elements() == 256 { 512 } else { 320 }
+        match (self.weights.block_elements(), self.mixture) {
+            (256, Some(MIXTURE)) => 256,
+            (32, Some(MIXTURE)) => 160,
+            (_, Some(MIXTURE)) => 200,
+            (256, _) => 512,
+            _ => 320,
+        }
     }
 
     /// The format of a matrix: of values another one than of queries and keys, where both are codes.
@@ -53,12 +72,24 @@ impl Case {
     }
 }
 
-const CASES: [Case; 5] = [
-    Case { dim: 64, pages: KvFormat::F16, weights: Format::Bf16, window: None, soft_cap: None },
-    Case { dim: 128, pages: KvFormat::Bf16, weights: Format::Bf16, window: Some(300), soft_cap: None },
-    Case { dim: 256, pages: KvFormat::F16, weights: Format::F16, window: None, soft_cap: Some(20.0) },
-    Case { dim: 40, pages: KvFormat::F16, weights: Format::Bf16, window: Some(70), soft_cap: None },
-    Case { dim: 64, pages: KvFormat::F32, weights: Format::F32, window: None, soft_cap: None },
+const PLAIN: Case = Case {
+    dim: 64,
+    pages: KvFormat::F16,
+    weights: Format::Bf16,
+    window: None,
+    soft_cap: None,
+    mixture: None,
+};
+
+const CASES: [Case; 8] = [
+    PLAIN,
+    Case { mixture: Some(MIXTURE), ..PLAIN },
+    Case { dim: 128, pages: KvFormat::Bf16, window: Some(300), ..PLAIN },
+    Case { dim: 256, weights: Format::F16, soft_cap: Some(20.0), ..PLAIN },
+    Case { dim: 40, window: Some(70), ..PLAIN },
+    Case { pages: KvFormat::F32, weights: Format::F32, ..PLAIN },
+    Case { weights: Format::F16, mixture: Some(MIXTURE), ..PLAIN },
+    Case { pages: KvFormat::F32, weights: Format::F32, mixture: Some(MIXTURE), ..PLAIN },
 ];
 
 fn program(case: Case) -> Program {
@@ -123,6 +154,10 @@ fn layer(b: &mut ProgramBuilder, case: Case, layer: u32, x: ValueId) -> ValueId 
     let x = b.add(x, y);
     let norm = b.weight(&format!("{layer}.mlp_norm"), &[case.width()], WeightRole::Vector);
     let normed = b.rms_norm(x, norm, 1e-6);
+    if let Some(mixture) = case.mixture {
+        let y = experts(b, (case, mixture), layer, normed);
+        return b.add(x, y);
+    }
     let [gate, up] = ["gate", "up"].map(|name| {
         let weight = matrix(b, name, [case.inner(), case.width()]);
         b.linear(normed, weight, None)
@@ -131,6 +166,21 @@ fn layer(b: &mut ProgramBuilder, case: Case, layer: u32, x: ValueId) -> ValueId 
     let weight = b.weight(&format!("{layer}.down"), &[case.width(), case.inner()], WeightRole::Matrix);
     let y = b.linear(y, weight, None);
     b.add(x, y)
+}
+
+fn experts(b: &mut ProgramBuilder, (case, mixture): (Case, Mixture), layer: u32, x: ValueId) -> ValueId {
+    let Mixture { experts, top_k } = mixture;
+    let router = b.weight(&format!("{layer}.router"), &[experts, case.width()], WeightRole::Matrix);
+    let logits = b.linear(x, router, None);
+    let (ids, weights) = b.route_experts(logits, Router { experts, top_k, renormalise: true });
+    let product = |b: &mut ProgramBuilder, name: &str, x: ValueId, [rows, columns]: [usize; 2]| {
+        let weight = b.weight(&format!("{layer}.{name}"), &[experts, rows, columns], WeightRole::Experts);
+        b.expert_linear(x, ids, ExpertLinear { weight, bias: None, top_k })
+    };
+    let [gate, up] = ["gate", "up"].map(|name| product(b, name, x, [case.inner(), case.width()]));
+    let y = b.silu_gate(gate, up);
+    let y = product(b, "down", y, [case.width(), case.inner()]);
+    b.combine_experts(&[y, weights])
 }
 
 /// Weights by name: random numbers of a variance that keeps values small.
@@ -332,17 +382,41 @@ fn coded() -> impl Iterator<Item = Case> {
     let few = [Format::Q4K, Format::Q8_0];
     let taken = move |format: &Format| is_card() || few.contains(format);
     let formats = Format::ALL.into_iter().filter(|format| Coding::of(*format).is_some()).filter(taken);
-    formats.map(|weights| Case { dim: 128, pages: KvFormat::F16, weights, window: None, soft_cap: None })
+    formats.map(|weights| Case { dim: 128, weights, ..PLAIN })
+}
+
+/// The same of dense models and of mixtures.
+fn coded_and_mixed() -> impl Iterator<Item = Case> {
+    coded().flat_map(|case| [case, Case { mixture: Some(MIXTURE), ..case }])
+}
+
+#[test]
+fn one_expert_gives_the_bits_of_a_dense_model() {
+    let backend = device(Precision::Stored);
+    for case in [PLAIN, CASES[3], CASES[5]].into_iter().chain(coded()) {
+        let mut devices = [None, Some(ALONE)].map(|mixture| Device::new(&backend, Case { mixture, ..case }));
+        let (tokens, mut start) = (tokens(200), 0);
+        for count in [1, 2, 3, 9, 33, 100] {
+            let part =
+                || [Part { length: start as u32, tokens: &tokens[start..start + count], first_page: 0 }];
+            let [expected, found] = devices.each_mut().map(|device| device.logits(&part()));
+            assert!(expected.iter().flatten().all(|x| x.is_finite()), "{case:?}");
+            let bits =
+                |logits: &[Vec<f32>]| logits.concat().iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
+            assert!(bits(&found) == bits(&expected), "{case:?}, {count} rows");
+            start += count;
+        }
+    }
 }
 
 #[test]
 fn codes_give_the_bits_of_the_same_weights_in_bf16_for_every_number_of_rows() {
     let backend = device(Precision::Stored);
-    for case in coded() {
+    for case in coded_and_mixed() {
         let [mut codes, mut rounded] = [false, true].map(|rounded| Device::with(&backend, case, rounded));
-        let (tokens, mut start) = (tokens(400), 0);
+        let (tokens, mut start) = (tokens(440), 0);
         let counts: &[usize] =
-            if is_card() { &[1, 2, 7, 8, 9, 16, 17, 32, 33, 64, 100] } else { &[1, 9, 33] };
+            if is_card() { &[1, 2, 7, 8, 9, 16, 17, 32, 33, 64, 100, 150] } else { &[1, 9, 33] };
         for count in counts.iter().copied() {
             let part = Part { length: start as u32, tokens: &tokens[start..start + count], first_page: 0 };
             let [found, expected] =
@@ -359,7 +433,7 @@ fn codes_give_the_bits_of_the_same_weights_in_bf16_for_every_number_of_rows() {
 
 #[test]
 fn rows_of_codes_are_the_same_alone_and_among_others() {
-    for case in coded() {
+    for case in coded_and_mixed() {
         check(case, &[1, 18, 51, 52]);
     }
 }

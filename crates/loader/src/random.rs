@@ -1,7 +1,7 @@
 //! Weights out of thin air, for measurements: random numbers in the shapes that a program reads, so that no large file has to
 //! exist.
 //!
-//! Matrices are in bf16, or in the formats that common files have, and of a variance that keeps values as large as they are; vectors are ones in
+//! Matrices are in bf16, or in the formats that common files have (routers of experts then in float32), and of a variance that keeps values as large as they are; vectors are ones in
 //! float32. A weight is a function of its name, shape and format. A run of numbers is made once a weight and repeated, in a length that shares no
 //! factor with the widths of matrices, since only speed counts.
 
@@ -14,6 +14,9 @@ use std::collections::HashMap;
 /// Numbers of a run, and blocks of 32 and 256 of one: primes.
 const RUN: usize = 1_048_573;
 const BLOCKS: [(usize, usize); 2] = [(32, 32_749), (256, 4_093)];
+
+/// What the names of routers end in, which files keep in float32 whatever else is in codes.
+const ROUTER: &str = ".router.weight";
 
 /// What matrices are encoded in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +37,9 @@ impl RandomFormat {
         match used.role {
             WeightRole::Vector | WeightRole::Convolution => Format::F32,
             WeightRole::Matrix | WeightRole::Embedding | WeightRole::TiedEmbedding | WeightRole::Experts => {
+                if self != RandomFormat::Bf16 && used.name.ends_with(ROUTER) {
+                    return Format::F32;
+                }
                 let columns = used.shape[used.shape.len() - 1];
                 let is_wide = is_wide(used);
                 let wanted: &[Format] = match self {
@@ -58,7 +64,7 @@ fn is_wide(used: &WeightUse) -> bool {
         used.role == WeightRole::TiedEmbedding || layer.is_none() && used.role == WeightRole::Matrix;
     is_scored
         || layer.is_some_and(|layer| layer.is_multiple_of(2))
-            && (is_of("feed_forward.down") || is_of("attention.v."))
+            && (is_of("feed_forward.down") || is_of("feed_forward.experts.down") || is_of("attention.v."))
 }
 
 /// The weights of a program.
@@ -89,10 +95,11 @@ impl WeightSource for RandomWeights<'_> {
             file: "random weights".to_owned(),
         })?;
         let (count, format) = (used.shape.iter().product::<usize>(), self.format.of(used));
-        let bytes = if format == Format::F32 {
-            1.0f32.to_le_bytes().repeat(count)
-        } else {
-            matrix(name, format, (count, used.shape[used.shape.len() - 1]))
+        let bytes = match used.role {
+            WeightRole::Vector | WeightRole::Convolution => 1.0f32.to_le_bytes().repeat(count),
+            WeightRole::Matrix | WeightRole::Embedding | WeightRole::TiedEmbedding | WeightRole::Experts => {
+                matrix(name, format, (count, used.shape[used.shape.len() - 1]))
+            }
         };
         Ok(WeightTensor { format, shape: used.shape.clone(), bytes: Cow::Owned(bytes) })
     }
@@ -105,7 +112,7 @@ fn matrix(name: &str, format: Format, (count, width): (usize, usize)) -> Vec<u8>
     let blocks = count / format.block_elements();
     let most = BLOCKS.into_iter().find(|(elements, _)| *elements == format.block_elements());
     let run = most.and_then(|(_, most)| random_blocks(format, most.min(blocks), deviation, seed));
-    let run = run.unwrap_or_else(|| uniform(RUN.min(count), 3.0f32.sqrt() * deviation, seed));
+    let run = run.unwrap_or_else(|| uniform(format, RUN.min(count), (3.0f32.sqrt() * deviation, seed)));
     let total = blocks * format.block_bytes();
     let mut bytes = Vec::with_capacity(total);
     while bytes.len() < total {
@@ -115,14 +122,17 @@ fn matrix(name: &str, format: Format, (count, width): (usize, usize)) -> Vec<u8>
     bytes
 }
 
-/// Uniform numbers in bf16.
-fn uniform(count: usize, limit: f32, seed: u64) -> Vec<u8> {
+/// Uniform numbers in f32 or bf16.
+fn uniform(format: Format, count: usize, (limit, seed): (f32, u64)) -> Vec<u8> {
     let mut state = seed;
     let mut number = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        bf16_bits(limit * ((state >> 40) as f32 / (1 << 23) as f32 - 1.0)).to_le_bytes()
+        limit * ((state >> 40) as f32 / (1 << 23) as f32 - 1.0)
     };
-    (0..count).flat_map(|_| number()).collect()
+    if format == Format::F32 {
+        return (0..count).flat_map(|_| number().to_le_bytes()).collect();
+    }
+    (0..count).flat_map(|_| bf16_bits(number()).to_le_bytes()).collect()
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub use batch::{
     RowKind, STEPS_REMEMBERED, SequenceRows, TokenSource, Want,
 };
 pub use builder::ProgramBuilder;
-pub use fusion::{Fusion, GatedLinear, Linear, QueryKeyValue, fuse, unfuse};
+pub use fusion::{Fusion, GatedExperts, GatedLinear, Linear, QueryKeyValue, fuse, unfuse};
 pub use layout::{
     ConvLayout, DeltaLayout, KvFormat, PAGE_TOKENS, PageGroup, PageLifetime, PagedLayout, RecurrentLayout,
     Rollback, SamplerLayout, StateEntry, StateLayout,

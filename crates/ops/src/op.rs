@@ -217,6 +217,7 @@ impl Op {
             Op::Fused { kind: FusedKind::AddRmsNorm, .. } => "add_rms_norm",
             Op::Fused { kind: FusedKind::QueryKeyValue, .. } => "query_key_value",
             Op::Fused { kind: FusedKind::GatedLinear, .. } => "gated_linear",
+            Op::Fused { kind: FusedKind::GatedExperts, .. } => "gated_experts",
         }
     }
 
@@ -376,4 +377,7 @@ pub enum FusedKind {
     QueryKeyValue,
     /// Two `linear`s of one value, and `silu_gate` or `gelu_gate` of what they make. [`crate::GatedLinear`] reads the body.
     GatedLinear,
+    /// Two `expert_linear`s of one value and the same experts, and `silu_gate` or `gelu_gate` of what they make.
+    /// [`crate::GatedExperts`] reads the body.
+    GatedExperts,
 }

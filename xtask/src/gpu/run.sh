@@ -25,9 +25,9 @@ told() { # told NAME SECONDS COMMAND..: a step whose last lines go into the tabl
     table+=("${rows[@]}")
 }
 
-figures() { # figures NAME SHAPE ARGUMENTS..: a benchmark whose rows go into the table
-    local name=$1 model=$2; shift 2
-    step "$name" 200 ./gannet bench "$model" --weights random --backend cuda --repeat 3 "$@"
+figures() { # figures NAME SHAPE WEIGHTS ARGUMENTS..: a benchmark whose rows go into the table
+    local name=$1 model=$2 weights=$3; shift 3
+    step "$name" 200 ./gannet bench "$model" --weights "$weights" --backend cuda --repeat 3 "$@"
     mapfile -t rows < <(grep -E '^(first|prefill|decode|sampled|masked) ' "$out/$name.log")
     table+=("${rows[@]}")
 }
@@ -45,8 +45,9 @@ for part in "$@"; do
         step recurrent 100 ./test-recurrent --test-threads 1
         ;;
     bench)
-        figures bench-0.6b qwen3-0.6b --prefill 512,4096 --decode 128 --streams 1,8,64 --draw greedy,sampled
-        figures bench-8b qwen3-8b --prefill 512,4096 --decode 128 --streams 1,8,64 --draw greedy,sampled
+        figures bench-0.6b qwen3-0.6b random --prefill 512,4096 --decode 128 --streams 1,8,64 --draw greedy,sampled
+        figures bench-8b qwen3-8b random --prefill 512,4096 --decode 128 --streams 1,8,64 --draw greedy,sampled
+        figures bench-30b qwen3-30b-a3b random-q4_k_m --prefill 512,4096 --decode 128 --streams 1,8,32
         ;;
     soak)
         step requests 240 ./gannet bench qwen3-0.6b --weights random --backend cuda --serve-sim --requests 200 --streams 16 --shared 0.5

@@ -201,7 +201,10 @@ impl<'a, 'b> Run<'a, 'b> {
                 Ok(())
             }
             Op::Fused { kind: FusedKind::AddRmsNorm, body } => self.add_rms_norm(body, node),
-            Op::Fused { kind: FusedKind::QueryKeyValue | FusedKind::GatedLinear, .. } => {
+            Op::Fused {
+                kind: FusedKind::QueryKeyValue | FusedKind::GatedLinear | FusedKind::GatedExperts,
+                ..
+            } => {
                 unreachable!("the plan has the ops of their bodies in place of them")
             }
             Op::Sample | Op::Accept => unreachable!("these run on the host, after the forward pass"),

@@ -4,10 +4,11 @@
 use super::variant::{Define, Variant};
 use crate::codes::Units;
 use crate::number::Number;
+use crate::weights::Stored;
 use gannet_tensor::Format;
 
 /// Files with one variant for each of these lists of defines, beside those that have functions here.
-const PLAIN: [(&str, &[&[Define]]); 24] = [
+const PLAIN: [(&str, &[&[Define]]); 26] = [
     ("add", &[&[]]),
     ("add_rms_norm", &[&[("Y", "f32")], &[("Y", "f16")], &[("Y", "bf16")]]),
     // Every format of each, and not all their products.
@@ -23,6 +24,7 @@ const PLAIN: [(&str, &[&[Define]]); 24] = [
     ("cast", &[&[("Y", "f32")], &[("Y", "f16")], &[("Y", "bf16")]]),
     ("causal_conv", &[&[]]),
     ("clamped_gate", &[&[("Y", "bf16")]]),
+    ("combine_experts", &[&[]]),
     ("concat", &[&[]]),
     ("decay_gate", &[&[]]),
     ("gated_norm", &[&[("Y", "f32")], &[("Y", "f16")], &[("Y", "bf16")]]),
@@ -33,6 +35,7 @@ const PLAIN: [(&str, &[&[Define]]); 24] = [
     ("position_scale", &[&[]]),
     ("rms_norm", &[&[("Y", "f32")], &[("Y", "f16")], &[("Y", "bf16")]]),
     ("rope", &[&[]]),
+    ("route_experts", &[&[]]),
     ("sample", &[&[]]),
     ("scale", &[&[]]),
     ("sigmoid_gate", &[&[("Y", "f32")], &[("Y", "bf16")]]),
@@ -54,6 +57,14 @@ pub(crate) fn linear(weight: Number) -> Variant {
     let is_f32 = if weight == Number::F32 { "1" } else { "0" };
     Variant::new("linear", &[("W", weight.name()), ("Y", "f32"), ("W_IS_F32", is_f32)])
 }
+
+/// A product of f32 of few rows or few outputs, so many rows at once.
+pub(crate) fn linear_narrow(rows: usize) -> Variant {
+    Variant::new("linear_narrow", &[("ROWS", text(rows))])
+}
+
+/// Rows of `linear_narrow`'s variants.
+pub(crate) const NARROW_ROWS: [usize; 2] = [1, 8];
 
 /// Elements of a state's column that a thread may have.
 const DELTA_PARTS: [usize; 6] = [1, 2, 4, 8, 16, 32];
@@ -124,6 +135,32 @@ pub(crate) fn linear_many(weight: Number, made: Made, [rows, groups, stages]: [u
 pub(crate) fn linear_codes(codes: &'static str, made: Made, [rows, units]: [usize; 2]) -> Variant {
     let shape = [("W", codes), ("ROWS", text(rows)), ("UNITS", text(units))];
     Variant::new("linear_codes", &[&shape[..], &made.defines()].concat())
+}
+
+/// Rows of `expert_linear`'s variants.
+pub(crate) const EXPERT_ROWS: [usize; 3] = [8, 16, 32];
+
+/// A product of routed rows in a format with the matrices of their experts, so many rows at once.
+pub(crate) fn expert_linear(stored: Stored, (x, made): (Number, Made), rows: usize) -> Variant {
+    let (name, kind) = match stored {
+        Stored::Plain(Number::F32) => (Number::F32.name(), "0"),
+        Stored::Plain(number) => (number.name(), "1"),
+        Stored::Codes(units) => (units.name(), "2"),
+    };
+    let shape = [("W", name), ("KIND", kind), ("X", x.name()), ("ROWS", text(rows))];
+    Variant::new("expert_linear", &[&shape[..], &made.defines()].concat())
+}
+
+/// The same for many rows, in a shape of [`MANY`].
+pub(crate) fn experts_many(weight: Number, made: Made, [rows, groups, stages]: [usize; 3]) -> Variant {
+    let shape = [
+        ("W", weight.name()),
+        ("ROWS", text(rows)),
+        ("GROUPS", text(groups)),
+        ("STAGES", text(stages)),
+        ("EXPERTS", "1"),
+    ];
+    Variant::new("linear_many", &[&shape[..], &made.defines()].concat())
 }
 
 /// What makes bf16 of codes.
@@ -198,6 +235,30 @@ fn products() -> Vec<Variant> {
     few.chain(many).chain(others).collect()
 }
 
+/// Products by experts: each shape in bf16 and with codes of one format, one of each kind with others.
+fn expert_products() -> Vec<Variant> {
+    let (half, other) = (Number::Bf16, Number::F16);
+    let gated = |gate, format| Made { format, gate: Some(gate) };
+    let kinds = [Made::PLAIN, gated(Gate::Silu, half)];
+    let coded = Units::of(Format::Q4K).map(Stored::Codes);
+    let shapes = [Some(Stored::Plain(half)), coded].into_iter().flatten();
+    let few = shapes.flat_map(|stored| {
+        EXPERT_ROWS
+            .into_iter()
+            .flat_map(move |rows| kinds.map(|made| expert_linear(stored, (half, made), rows)))
+    });
+    let many = MANY.into_iter().filter(|([_, groups, _], _)| *groups == 2);
+    let many = many.flat_map(|(shape, _)| kinds.map(|made| experts_many(half, made, shape)));
+    let codes = code_names().filter_map(Units::named).map(Stored::Codes);
+    let codes = codes.map(|stored| expert_linear(stored, (Number::F32, Made::PLAIN), EXPERT_ROWS[0]));
+    let others = [
+        expert_linear(Stored::Plain(Number::F32), (Number::F32, Made::PLAIN), EXPERT_ROWS[2]),
+        expert_linear(Stored::Plain(other), (other, gated(Gate::Gelu, other)), EXPERT_ROWS[1]),
+        experts_many(other, gated(Gate::Gelu, other), MANY[1].0),
+    ];
+    few.chain(many).chain(codes).chain(others).collect()
+}
+
 /// Formats of codes, by name.
 fn code_names() -> impl Iterator<Item = &'static str> {
     Format::ALL.into_iter().filter(|format| Units::of(*format).is_some()).map(Format::name)
@@ -252,9 +313,11 @@ pub(super) fn tested() -> Vec<Variant> {
     let mut all: Vec<Variant> = PLAIN.into_iter().flat_map(plain).collect();
     all.extend(Number::ALL.map(embed));
     all.extend(Number::ALL.map(linear));
+    all.extend(NARROW_ROWS.map(linear_narrow));
     all.extend(DELTA_PARTS.map(delta_rule));
     all.extend(products());
     all.extend(codes());
+    all.extend(expert_products());
     all.extend(attentions());
     all.sort_unstable();
     all.dedup();

@@ -10,8 +10,9 @@ mod sources;
 mod variant;
 
 pub(crate) use catalogue::{
-    CODES_ROWS, FEW_ROWS, Gate, HEAD_DIMS, MANY, Made, WIDE_DIMS, delta_rule, embed, embed_codes, linear,
-    linear_codes, linear_few, linear_many, linear_one, place_units, tiled_attention, unpack, write_pages,
+    CODES_ROWS, EXPERT_ROWS, FEW_ROWS, Gate, HEAD_DIMS, MANY, Made, NARROW_ROWS, WIDE_DIMS, delta_rule,
+    embed, embed_codes, expert_linear, experts_many, linear, linear_codes, linear_few, linear_many,
+    linear_narrow, linear_one, place_units, tiled_attention, unpack, write_pages,
 };
 pub(crate) use variant::Variant;
 

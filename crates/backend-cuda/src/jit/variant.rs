@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use std::fmt;
 
 /// Defines of a variant, at most.
-const DEFINES_MAX: usize = 6;
+const DEFINES_MAX: usize = 7;
 
 /// A define's name and value.
 pub(crate) type Define = (&'static str, &'static str);

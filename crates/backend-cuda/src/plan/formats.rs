@@ -40,7 +40,7 @@ fn can_round(node: &Node, output: usize) -> bool {
         | Op::SelectOutputs => true,
         // The sum goes on as it is; the norm of it is what products read.
         Op::Fused { kind: FusedKind::AddRmsNorm, .. } => output == 1,
-        Op::Fused { kind: FusedKind::GatedLinear, .. } => true,
+        Op::Fused { kind: FusedKind::GatedLinear | FusedKind::GatedExperts, .. } => true,
         Op::Fused { kind: FusedKind::QueryKeyValue, .. } => false,
         Op::Embed { .. }
         | Op::HeadNorm { .. }
@@ -76,8 +76,8 @@ fn is_read_later(program: &Program, value: ValueId) -> bool {
 
 /// The format in which a node reads its values.
 fn wanted(node: &Node, weights: &Matrices, formats: &[Number]) -> Number {
-    if let Some(product) = weights.product(node) {
-        product.reads()
+    if let Some((_, reads)) = weights.reads(node) {
+        reads
     } else if node.op == Op::SelectOutputs {
         formats[node.outputs[0].0 as usize]
     } else {

@@ -3,6 +3,7 @@
 //! The same function says, when a plan is made, which kernels a node needs, over places that are none, and, in a step,
 //! what to launch over the places of the step's values; so what is launched was loaded.
 
+use super::experts::Groups;
 use super::folds::{Fold, Folds};
 use super::maps::TensorMaps;
 use super::matrices::Matrices;
@@ -73,6 +74,10 @@ pub(super) struct Frame<'a> {
     pub(super) stacked: Address,
     /// For weights that products of many rows unpack.
     pub(super) unpacked: Address,
+    /// For the rows of products by experts, in the order of these.
+    pub(super) gathered: Address,
+    /// The lists of the rows of experts.
+    pub(super) groups: Groups,
 }
 
 /// A list of arguments from addresses and numbers.
@@ -139,13 +144,14 @@ impl Frame<'_> {
             Op::CausalConv { weight, state } => Ok(vec![self.causal_conv(*weight, *state, node)]),
             Op::DecayGate { decay, bias } => Ok(vec![self.decay_gate(*decay, *bias, node)]),
             Op::GatedDeltaRule(rule) => Ok(vec![self.gated_delta_rule(rule, node)?]),
-            Op::RouteExperts(_)
-            | Op::ExpertLinear(_)
-            | Op::CombineExperts
-            | Op::Pool { .. }
-            | Op::GatherRows { .. }
-            | Op::MapIds { .. }
-            | Op::Capture { .. } => Err(unsupported(node.op.name(), self.reason("it has no kernel yet"))),
+            Op::RouteExperts(router) => Ok(self.route_experts(router, node)),
+            Op::ExpertLinear(_) | Op::Fused { kind: FusedKind::GatedExperts, .. } => {
+                Ok(self.expert_product(node))
+            }
+            Op::CombineExperts => Ok(vec![self.combine_experts(node)]),
+            Op::Pool { .. } | Op::GatherRows { .. } | Op::MapIds { .. } | Op::Capture { .. } => {
+                Err(unsupported(node.op.name(), self.reason("it has no kernel yet")))
+            }
             Op::Sample | Op::Accept => unreachable!("these run after the forward pass"),
         }
     }
@@ -180,7 +186,8 @@ impl Frame<'_> {
     pub(super) fn rows_of(&self, id: ValueId) -> usize {
         match self.of(id).rows {
             Rows::Outputs => self.outputs,
-            Rows::Tokens | Rows::Sequences | Rows::Routed(_) | Rows::Handed => self.rows,
+            Rows::Routed(top_k) => self.rows * top_k as usize,
+            Rows::Tokens | Rows::Sequences | Rows::Handed => self.rows,
         }
     }
 

@@ -7,10 +7,10 @@ use super::projections::HeadSizes;
 use crate::driver::{Address, DeviceBuffer, Properties};
 use crate::jit::{Gate, Made};
 use crate::number::Number;
-use crate::weights::{Arrangement, CudaWeights, Stored, Weight, is_numbers};
+use crate::weights::{Arrangement, CudaWeights, GATED_ROWS, Stored, Weight, is_numbers};
 use gannet_ops::{
-    BatchLimits, DeviceError, FusedKind, GatedLinear, Linear, Node, Op, Program, QueryKeyValue, ValueId,
-    WeightId,
+    BatchLimits, DeviceError, FusedKind, GatedExperts, GatedLinear, Linear, Node, Op, Program, QueryKeyValue,
+    ValueId, WeightId,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,6 +41,31 @@ pub(super) struct Product<'a> {
     pub(super) gate: Option<Gate>,
 }
 
+/// A product of routed rows with the matrices of their experts.
+pub(super) struct ExpertProduct<'a> {
+    /// `[experts, rows, columns]`; with a gate, rows are those of gate and up.
+    pub(super) weight: &'a Weight,
+    pub(super) bias: Address,
+    /// What is multiplied: a row a token, or one a routed row.
+    pub(super) x: ValueId,
+    pub(super) gate: Option<Gate>,
+    pub(super) top_k: usize,
+}
+
+impl ExpertProduct<'_> {
+    /// What it makes, where a gated one writes `format`.
+    pub(super) fn made(&self, format: Number) -> Made {
+        made(self.gate, format)
+    }
+}
+
+fn made(gate: Option<Gate>, format: Number) -> Made {
+    match gate {
+        Some(gate) => Made { format, gate: Some(gate) },
+        None => Made { format: Number::F32, gate: None },
+    }
+}
+
 impl Product<'_> {
     /// Outputs of all parts.
     pub(super) fn outputs(&self) -> usize {
@@ -58,10 +83,7 @@ impl Product<'_> {
 
     /// What it makes, where a gated one writes `format`.
     pub(super) fn made(&self, format: Number) -> Made {
-        match self.gate {
-            Some(gate) => Made { format, gate: Some(gate) },
-            None => Made { format: Number::F32, gate: None },
-        }
+        made(self.gate, format)
     }
 }
 
@@ -84,6 +106,11 @@ impl Matrices {
 
     fn add(&mut self, program: &Program, node: &Node, weights: &CudaWeights) -> Result<(), DeviceError> {
         let name = |id: WeightId| program.weight(id).name.clone();
+        if let Some(GatedExperts { linears: [gate, up], .. }) = GatedExperts::of(node.parts()) {
+            let parts = weights.arranged(&Arrangement::Gated([gate, up].map(|part| name(part.weight))))?;
+            self.joined.insert(gate.weight, Joined { parts, bias: None });
+            return Ok(());
+        }
         let Some((linears, gate)) = linears(node.parts()) else {
             for id in node.op.weights() {
                 let place = &mut self.alone[id.0 as usize];
@@ -135,12 +162,36 @@ impl Matrices {
         let bias = bias.as_ref().map_or(Address::NONE, DeviceBuffer::address);
         Some(Product { parts: parts.iter().map(Arc::as_ref).collect(), bias, x, gate })
     }
+
+    /// The product by experts that a node is.
+    pub(super) fn expert_product(&self, node: &Node) -> Option<ExpertProduct<'_>> {
+        let (weight, linear, gate) = if let Op::ExpertLinear(linear) = &node.op {
+            (self.alone(linear.weight), *linear, None)
+        } else {
+            let GatedExperts { linears: [gate, _], is_silu } = GatedExperts::of(node.parts())?;
+            (self.joined[&gate.weight].parts[0].as_ref(), gate, Some(gate_of(is_silu)))
+        };
+        let bias = linear.bias.map_or(Address::NONE, |bias| self.alone(bias).buffer.address());
+        let (x, top_k) = (*node.inputs.first()?, linear.top_k as usize);
+        Some(ExpertProduct { weight, bias, x, gate, top_k })
+    }
+
+    /// What a node multiplies with matrices, and the format in which it reads that.
+    pub(super) fn reads(&self, node: &Node) -> Option<(ValueId, Number)> {
+        let dense = self.product(node).map(|product| (product.x, product.reads()));
+        dense.or_else(|| self.expert_product(node).map(|product| (product.x, product.weight.stored.reads())))
+    }
+}
+
+/// The function of a gate.
+fn gate_of(is_silu: bool) -> Gate {
+    if is_silu { Gate::Silu } else { Gate::Gelu }
 }
 
 /// The products of a fused op, where it has any, and the gate that they end in.
 fn linears(body: &[Node]) -> Option<(Vec<Linear>, Option<Gate>)> {
     if let Some(GatedLinear { linears, is_silu }) = GatedLinear::of(body) {
-        return Some((linears.to_vec(), Some(if is_silu { Gate::Silu } else { Gate::Gelu })));
+        return Some((linears.to_vec(), Some(gate_of(is_silu))));
     }
     QueryKeyValue::of(body).map(|found| (found.linears.to_vec(), None))
 }
@@ -164,6 +215,14 @@ pub(super) fn is_one(
             are_alike
                 && !has_bias
                 && stored(gate).is_some_and(|stored| products::is_gated(device, stored, size))
+        }),
+        FusedKind::GatedExperts => GatedExperts::of(body).is_some_and(|found| {
+            let [gate, up] = found.linears.map(|linear| program.weight(linear.weight));
+            let [stored, other] = [gate, up].map(|used| weights.stored(&used.name));
+            let has_bias = found.linears.iter().any(|linear| linear.bias.is_some());
+            let is_whole = gate.shape[1].is_multiple_of(GATED_ROWS);
+            let are_alike = gate.shape == up.shape && stored == other;
+            are_alike && is_whole && !has_bias && stored != Some(Stored::Plain(Number::F32))
         }),
         FusedKind::QueryKeyValue => QueryKeyValue::of(body).is_some_and(|found| {
             let [query, ..] = &found.linears;

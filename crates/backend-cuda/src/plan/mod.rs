@@ -6,6 +6,7 @@
 
 mod attention;
 mod draws;
+mod experts;
 mod folds;
 mod formats;
 mod graphs;
@@ -33,13 +34,14 @@ use crate::state::CudaState;
 use crate::units::Uses;
 use crate::weights::CudaWeights;
 use draws::Drawers;
+use experts::Groups;
 use folds::Folds;
 use gannet_ops::numerics::VOCABULARY_PARTITION;
 use gannet_ops::step::PendingStep;
 use gannet_ops::{
-    Batch, BatchLimits, DeviceError, DeviceUse, InputKind, Interrupter, Node, NodeObserver, NodeTime, Op,
-    OutputKind, Plan, PlanBytes, Program, Readiness, Rows, SampleRows, State, StepId, StepOutput,
-    TokenSource, ValueId, Weights, unfuse, verify,
+    Batch, BatchLimits, DeviceError, DeviceUse, Element, InputKind, Interrupter, Node, NodeObserver,
+    NodeTime, Op, OutputKind, Plan, PlanBytes, Program, Readiness, Rows, SampleRows, State, StepId,
+    StepOutput, TokenSource, ValueId, Weights, unfuse, verify,
 };
 use kept::Kept;
 use launches::{Call, Frame};
@@ -79,6 +81,9 @@ pub(crate) struct CudaPlan {
     stacked: DeviceBuffer,
     /// For weights that products of many rows unpack.
     unpacked: DeviceBuffer,
+    /// For the rows of products by experts, and for the lists of these.
+    gathered: DeviceBuffer,
+    groups: DeviceBuffer,
     /// For the partial sums of rows that are split over their keys.
     partials: DeviceBuffer,
     /// How often they got other memory.
@@ -115,6 +120,7 @@ impl CudaPlan {
     ) -> Result<Self, DeviceError> {
         verify(program).map_err(|error| unsupported(&program.name, error.to_string()))?;
         parts::check_inputs(program)?;
+        experts::check(program)?;
         let ours = weights.as_any().downcast_ref::<CudaWeights>();
         let ours =
             ours.ok_or_else(|| unsupported(&program.name, "the weights were uploaded to another backend"))?;
@@ -130,10 +136,15 @@ impl CudaPlan {
             DeviceBuffer::new(driver, parts::rounded_bytes(&program, limits, (&weights, &formats)))?;
         let stacked_bytes = limits.rows * projections::stacked_columns(&program) * size_of::<f32>();
         let parts = Parts { program: &program, weights: &weights, formats: &formats, limits };
+        let gathered = DeviceBuffer::new(driver, parts.gathered_bytes(properties))?;
         Ok(Self {
             device: Arc::clone(device),
             kernels: parts.load(device)?,
-            maps: TensorMaps::new(driver, parts.maps(&values, rounded.address()))?,
+            maps: TensorMaps::new(
+                driver,
+                parts.maps(properties, &values, [rounded.address(), gathered.address()]),
+            )?,
+            gathered,
             ropes: Ropes::new(&program, driver)?,
             ways: attention::ways(properties, &program),
             sampled: parts::sampled(&program),
@@ -143,6 +154,7 @@ impl CudaPlan {
             partials_moved: 0,
             stacked: DeviceBuffer::new(driver, stacked_bytes)?,
             unpacked: DeviceBuffer::new(driver, parts::unpacked_bytes(&program, &weights))?,
+            groups: DeviceBuffer::new(driver, experts::group_bytes(&program, limits))?,
             rounded,
             program,
             weights,
@@ -210,7 +222,7 @@ impl CudaPlan {
 
     /// Makes what steps share no number: all bits set.
     fn poison(&self) -> Result<(), DeviceError> {
-        let beside = [&self.rounded, &self.stacked, &self.partials];
+        let beside = [&self.rounded, &self.stacked, &self.partials, &self.gathered, &self.groups];
         for buffer in self.values.buffers.iter().chain(beside) {
             self.device.driver.fill(buffer.address(), buffer.bytes(), u8::MAX)?;
         }
@@ -292,6 +304,8 @@ impl CudaPlan {
             rounded: self.rounded.address(),
             stacked: self.stacked.address(),
             unpacked: self.unpacked.address(),
+            gathered: self.gathered.address(),
+            groups: Groups::new(self.groups.address(), &self.program, &self.limits),
         })
     }
 
@@ -348,10 +362,18 @@ impl CudaPlan {
     ) -> Result<(), DeviceError> {
         let fetch = |id: &ValueId| {
             let (value, format) = (self.program.value(*id), self.formats[id.0 as usize]);
-            let rows = if value.rows == Rows::Outputs { batch.outputs.len() } else { batch.rows.len() };
+            let rows = match value.rows {
+                Rows::Outputs => batch.outputs.len(),
+                Rows::Routed(top_k) => batch.rows.len() * top_k as usize,
+                Rows::Tokens | Rows::Sequences | Rows::Handed => batch.rows.len(),
+            };
             let mut bytes = vec![0; rows * value.width * format.bytes()];
             if rows > 0 {
                 self.device.driver.download(&mut bytes, self.values.address(*id, kept))?;
+            }
+            if value.element == Element::Id {
+                let ids = bytes.as_chunks::<4>().0.iter().map(|id| u32::from_le_bytes(*id) as f32);
+                return Ok(ids.collect());
             }
             Ok(format.decode(&bytes))
         };
@@ -480,8 +502,16 @@ impl Plan for CudaPlan {
     }
 
     fn bytes(&self) -> PlanBytes {
-        let own =
-            [&self.rounded, &self.stacked, &self.unpacked, &self.partials, &self.draw_room, &self.count_room];
+        let own = [
+            &self.rounded,
+            &self.stacked,
+            &self.unpacked,
+            &self.gathered,
+            &self.groups,
+            &self.partials,
+            &self.draw_room,
+            &self.count_room,
+        ];
         let own = self.values.buffers.iter().chain(own).map(DeviceBuffer::bytes).sum::<usize>();
         let steps = self
             .flights

@@ -1,6 +1,7 @@
 //! What a plan is made of before it has any memory of its own: the kernels that its steps may launch, and sizes.
 
 use super::attention;
+use super::experts::{self, Groups};
 use super::kept::Kept;
 use super::launches::Frame;
 use super::maps::TensorMaps;
@@ -65,11 +66,14 @@ impl Parts<'_> {
             rounded: Address::NONE,
             stacked: Address::NONE,
             unpacked: Address::NONE,
+            gathered: Address::NONE,
+            groups: Groups::nowhere(),
         };
         let mut needs: Vec<Need> = Vec::new();
         for node in &program.nodes[..program.sampling_start()] {
             needs.extend(frame.calls(node)?.into_iter().map(|call| call.need));
             needs.extend(self.product_needs(properties, node));
+            needs.extend(self.expert_needs(properties, node));
         }
         needs.extend(sampled(program).into_iter().flat_map(|_| sampling::needs()));
         needs.sort_unstable();
@@ -88,9 +92,31 @@ impl Parts<'_> {
         product.parts.iter().flat_map(all).collect()
     }
 
+    /// The kernels of a product by experts in steps of every size.
+    fn expert_needs(&self, device: &Properties, node: &Node) -> Vec<Need> {
+        let Some(product) = self.weights.expert_product(node) else { return Vec::new() };
+        let [x, made] = [product.x, node.outputs[0]].map(|id| self.formats[id.0 as usize]);
+        experts::all(device, &product, (x, product.made(made)), self.limits)
+    }
+
+    /// Bytes of the rows of the largest product by experts that reads them in the order of these.
+    pub(super) fn gathered_bytes(&self, device: &Properties) -> usize {
+        let products = self.program.nodes.iter().filter_map(|node| self.weights.expert_product(node));
+        products.map(|product| experts::gathered_bytes(device, &product, self.limits)).max().unwrap_or(0)
+    }
+
     /// The maps by which products read their rows.
-    pub(super) fn maps(&self, values: &Values, rounded: Address) -> Vec<TensorMap> {
-        let mut maps = Vec::new();
+    pub(super) fn maps(
+        &self,
+        device: &Properties,
+        values: &Values,
+        [rounded, gathered]: [Address; 2],
+    ) -> Vec<TensorMap> {
+        let of_experts = |node: &Node| {
+            let product = self.weights.expert_product(node)?;
+            experts::map(device, &product, gathered, self.limits)
+        };
+        let mut maps: Vec<TensorMap> = self.program.nodes.iter().filter_map(of_experts).collect();
         for node in &self.program.nodes {
             let Some(product) = self.weights.product(node) else { continue };
             let (x, format) = (product.x, product.reads());
@@ -142,9 +168,9 @@ pub(super) fn rounded_bytes(
     (weights, formats): (&Matrices, &[Number]),
 ) -> usize {
     let bytes = |node: &Node| {
-        let Some(product) = weights.product(node) else { return 0 };
-        let (value, format) = (program.value(product.x), product.reads());
-        let is_other = formats[product.x.0 as usize] != format;
+        let Some((x, format)) = weights.reads(node) else { return 0 };
+        let value = program.value(x);
+        let is_other = formats[x.0 as usize] != format;
         if is_other { rows_at_most(value.rows, limits) * value.width * format.bytes() } else { 0 }
     };
     program.nodes.iter().map(bytes).max().unwrap_or(0)
@@ -157,5 +183,8 @@ pub(super) fn unpacked_bytes(program: &Program, weights: &Matrices) -> usize {
         Stored::Codes(_) => products::unpacked([part.shape[0], part.shape[1]]).1,
     };
     let of_node = |node: &Node| weights.product(node)?.parts.iter().map(of_part).max();
-    program.nodes.iter().filter_map(of_node).max().unwrap_or(0)
+    let of_experts =
+        |node: &Node| weights.expert_product(node).map(|product| experts::unpacked_bytes(&product));
+    let nodes = &program.nodes;
+    nodes.iter().filter_map(of_node).chain(nodes.iter().filter_map(of_experts)).max().unwrap_or(0)
 }

@@ -10,8 +10,8 @@
 use crate::codes::{PAIR_OUTPUTS, UNIT_OUTPUTS, Units};
 use crate::driver::Properties;
 use crate::jit::{
-    CODES_ROWS, FEW_ROWS, MANY, Made, Variant, linear, linear_codes, linear_few, linear_many, linear_one,
-    unpack,
+    CODES_ROWS, FEW_ROWS, MANY, Made, NARROW_ROWS, Variant, linear, linear_codes, linear_few, linear_many,
+    linear_narrow, linear_one, unpack,
 };
 use crate::number::Number;
 use crate::weights::{PADDING, Stored};
@@ -25,7 +25,7 @@ const STAGES_MAX: usize = 8;
 const ENOUGH_BYTES: usize = 200 << 10;
 const SHARED_BYTES_MAX: usize = 224 << 10;
 /// Rows of x that a box of `linear_many` has.
-const MANY_BOX_ROWS: usize = 64;
+pub(super) const MANY_BOX_ROWS: usize = 64;
 /// Rows up to which `linear_few` is faster where `linear_many` is there.
 const FEW_ROWS_BEST: usize = 32;
 /// Columns that `linear_codes` takes at once: the most of these that leaves so many stages.
@@ -46,6 +46,11 @@ const UNPACKED_BY_BLOCK: usize = 8;
 const UNPACK_THREADS: usize = 256;
 /// What the columns of x have to be a multiple of for a tensor map.
 const MAPPED_COLUMNS: usize = 8;
+
+/// Rows, or outputs, up to which `linear_narrow` is better than tiles in f32; what its columns are a multiple of.
+const NARROW_ROWS_MAX: usize = 32;
+const NARROW_OUTPUTS_MAX: usize = 256;
+const NARROW_COLUMNS: usize = 4;
 
 /// The entry that takes one row, and may make it.
 pub(super) const ONE_ROW: &str = "linear_one";
@@ -80,7 +85,7 @@ pub(super) struct Choice {
 pub(super) fn choose(device: &Properties, weight: Number, made: Made, [m, n, k]: [usize; 3]) -> Choice {
     let few_rows_max = if device.has_wgmma() { FEW_ROWS_BEST } else { FEW_ROWS[FEW_ROWS.len() - 1] };
     if !is_mapped(weight, k) || !device.has_bulk_copies() {
-        return plain(weight, [m, n]);
+        return plain(weight, [m, n, k]);
     }
     if m == 1 && k <= ONE_COLUMNS_MAX {
         return one(device, weight, made, [n, k]);
@@ -88,7 +93,7 @@ pub(super) fn choose(device: &Properties, weight: Number, made: Made, [m, n, k]:
     match FEW_ROWS.into_iter().find(|rows| m <= *rows && *rows <= few_rows_max) {
         Some(rows) => few(device, weight, made, [rows, n]),
         None if device.has_wgmma() => many(device, weight, made, [m, n]),
-        None => plain(weight, [m, n]),
+        None => plain(weight, [m, n, k]),
     }
 }
 
@@ -141,7 +146,7 @@ pub(super) fn choose_codes(
 /// The kernel for m rows of weights that were unpacked just before, which none may read ahead.
 pub(super) fn choose_unpacked(device: &Properties, made: Made, [m, n, k]: [usize; 3]) -> Choice {
     let is_many = device.has_wgmma() && is_mapped(Number::Bf16, k);
-    if is_many { many(device, Number::Bf16, made, [m, n]) } else { plain(Number::Bf16, [m, n]) }
+    if is_many { many(device, Number::Bf16, made, [m, n]) } else { plain(Number::Bf16, [m, n, k]) }
 }
 
 /// What unpacks so many outputs.
@@ -271,25 +276,48 @@ fn many(device: &Properties, weight: Number, made: Made, [m, n]: [usize; 2]) -> 
         tiles(rows, groups).div_ceil(processors) * nanoseconds
     };
     let shape = (0..MANY.len()).min_by_key(time).map_or(MANY[0].0, |place| MANY[place].0);
-    let [rows, groups, stages] = shape;
+    let [rows, groups, _] = shape;
     Choice {
         variant: linear_many(weight, made, shape),
         entry: "linear_many",
         box_rows: Some(MANY_BOX_ROWS),
         grid: [processors.min(tiles(rows, groups)), 1],
         block: 128 * (groups + 1),
-        shared_bytes: 1024 + stages * (groups * 8192 + rows * 128 + 16),
+        shared_bytes: many_bytes(shape),
         after: Vec::new(),
     }
 }
 
-fn plain(weight: Number, [m, n]: [usize; 2]) -> Choice {
+/// Shared memory of a block of `linear_many`.
+pub(super) fn many_bytes([rows, groups, stages]: [usize; 3]) -> usize {
+    1024 + stages * (groups * 8192 + rows * 128 + 16)
+}
+
+fn plain(weight: Number, [m, n, k]: [usize; 3]) -> Choice {
+    let is_narrow = m <= NARROW_ROWS_MAX || n <= NARROW_OUTPUTS_MAX;
+    if weight == Number::F32 && is_narrow && k.is_multiple_of(NARROW_COLUMNS) {
+        return narrow([m, n]);
+    }
     Choice {
         variant: linear(weight),
         entry: "linear",
         box_rows: None,
         grid: [n.div_ceil(64), m.div_ceil(64)],
         block: if weight == Number::F32 { 256 } else { 128 },
+        shared_bytes: 0,
+        after: Vec::new(),
+    }
+}
+
+/// A thread an output.
+fn narrow([m, n]: [usize; 2]) -> Choice {
+    let rows = if m == 1 { NARROW_ROWS[0] } else { NARROW_ROWS[1] };
+    Choice {
+        variant: linear_narrow(rows),
+        entry: "linear_narrow",
+        box_rows: None,
+        grid: [n.div_ceil(32), m.div_ceil(rows)],
+        block: 32,
         shared_bytes: 0,
         after: Vec::new(),
     }

@@ -31,7 +31,9 @@ impl Values {
         let kept: Vec<ValueId> = ids.filter(is_kept).collect();
         let row_bytes = |id: ValueId| {
             let value = program.value(id);
-            let lies_here = value.element == Element::F32 && !kept.contains(&id);
+            // Ids of experts are as large as numbers.
+            let is_made = value.element == Element::F32 || matches!(value.rows, Rows::Routed(_));
+            let lies_here = is_made && !kept.contains(&id);
             lies_here.then(|| value.width.saturating_mul(formats[id.0 as usize].bytes()))
         };
         let Placement { buffer_of, bytes } = Placement::new(program, limits, &row_bytes);

@@ -3,9 +3,11 @@
 //! Each rewrite is a pure function from program to program in a file of its own. Values keep their ids.
 
 mod add_rms_norm;
+mod gated_experts;
 mod gated_linear;
 mod query_key_value;
 
+pub use gated_experts::GatedExperts;
 pub use gated_linear::GatedLinear;
 pub use query_key_value::QueryKeyValue;
 pub(crate) use query_key_value::result as queries_of;
@@ -22,6 +24,8 @@ pub enum Fusion {
     QueryKeyValue,
     /// Two products and the gate of one by the other become [`crate::FusedKind::GatedLinear`].
     GatedLinear,
+    /// Two products by experts and the gate of one by the other become [`crate::FusedKind::GatedExperts`].
+    GatedExperts,
 }
 
 /// The program with these rewrites applied, in order.
@@ -30,6 +34,7 @@ pub fn fuse(program: &Program, fusions: &[Fusion]) -> Program {
         Fusion::AddRmsNorm => add_rms_norm::rewrite(program),
         Fusion::QueryKeyValue => query_key_value::rewrite(program),
         Fusion::GatedLinear => gated_linear::rewrite(program),
+        Fusion::GatedExperts => gated_experts::rewrite(program),
     })
 }
 

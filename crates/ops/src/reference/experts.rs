@@ -6,6 +6,12 @@ use crate::Router;
 
 /// Softmax over all experts, then the most likely ones, ties to the lower id: `[Routed, 1]` ids and weights.
 pub(super) fn route_experts(logits: &Numbers, router: &Router) -> Vec<Made> {
+    let (ids, weights) = chosen(logits, router);
+    vec![Made::Ids(ids.into_iter().map(Some).collect()), Numbers::new(1, weights).into()]
+}
+
+/// Ids of experts, ascending within a row, and their weights.
+pub fn chosen(logits: &Numbers, router: &Router) -> (Vec<u32>, Vec<f32>) {
     let (mut ids, mut weights) = (Vec::new(), Vec::new());
     for row in logits.rows() {
         let likely = softmax(row);
@@ -16,10 +22,10 @@ pub(super) fn route_experts(logits: &Numbers, router: &Router) -> Vec<Made> {
         chosen.sort_unstable();
         let sum: f32 = chosen.iter().map(|expert| likely[*expert]).sum();
         let whole = if router.renormalise { sum } else { 1.0 };
-        ids.extend(chosen.iter().map(|expert| Some(*expert as u32)));
+        ids.extend(chosen.iter().map(|expert| *expert as u32));
         weights.extend(chosen.iter().map(|expert| likely[*expert] / whole));
     }
-    vec![Made::Ids(ids), Numbers::new(1, weights).into()]
+    (ids, weights)
 }
 
 /// Each routed row times the matrix of its expert, plus the expert's bias. `x` has a row a token, or a row an expert of each token.
@@ -44,12 +50,7 @@ pub(super) fn expert_linear(
 }
 
 /// The weighted sum by ascending expert id, the shared expert last.
-pub(super) fn combine_experts(
-    y: &Numbers,
-    weights: &Numbers,
-    shared: Option<&Numbers>,
-    tokens: usize,
-) -> Numbers {
+pub fn combine_experts(y: &Numbers, weights: &Numbers, shared: Option<&Numbers>, tokens: usize) -> Numbers {
     let top_k = y.count() / tokens;
     let mut sums = Vec::with_capacity(tokens * y.width);
     for token in 0..tokens {

@@ -13,7 +13,7 @@
 mod run; // a program's nodes, one after the other
 
 mod attention; // write_kv, attention
-mod experts; // route_experts, expert_linear, combine_experts
+pub mod experts; // route_experts, expert_linear, combine_experts
 pub mod gates; // silu_gate, gelu_gate, clamped_gate, sigmoid_gate, decay_gate, soft_cap, scale, add
 pub mod linear; // linear
 pub mod norms; // rms_norm, head_norm, gated_norm, l2_norm

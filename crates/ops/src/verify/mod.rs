@@ -10,9 +10,9 @@ mod types;
 
 use crate::fusion::queries_of;
 use crate::{
-    Element, FusedKind, GatedLinear, GroupId, InputKind, KvFormat, Node, Op, OutputKind, PageLifetime,
-    PagedLayout, Program, QueryKeyValue, RecurrentLayout, Rows, StateEntry, StateId, Value, ValueId,
-    WeightId, WeightRole,
+    Element, FusedKind, GatedExperts, GatedLinear, GroupId, InputKind, KvFormat, Node, Op, OutputKind,
+    PageLifetime, PagedLayout, Program, QueryKeyValue, RecurrentLayout, Rows, StateEntry, StateId, Value,
+    ValueId, WeightId, WeightRole,
 };
 use std::fmt::Debug;
 
@@ -190,6 +190,14 @@ fn check_kind(at: Place<'_>, kind: FusedKind, node: &Node, body: &[Node]) -> Res
         }
         FusedKind::GatedLinear => {
             at.same("two products and a gate as its body", true, GatedLinear::of(body).is_some())?;
+            at.same("gated product", &body[2].outputs, &node.outputs)
+        }
+        FusedKind::GatedExperts => {
+            at.same(
+                "two products by experts and a gate as its body",
+                true,
+                GatedExperts::of(body).is_some(),
+            )?;
             at.same("gated product", &body[2].outputs, &node.outputs)
         }
     }

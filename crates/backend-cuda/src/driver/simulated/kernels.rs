@@ -4,6 +4,7 @@
 
 use super::super::{Address, Argument, Launch};
 use super::attention::{attention, attention_fold, attention_prefill, attention_split, finish_qkv, write_kv};
+use super::experts::{combine_experts, expert_linear, experts_many, group_experts, route_experts};
 use super::memory::Memory;
 use super::recurrent::{causal_conv, decay_gate, gated_delta_rule, gated_norm, l2_norm};
 use super::sample::{
@@ -24,7 +25,7 @@ pub(super) type Outcome = Result<(), CudaError>;
 type Simulation = fn(&mut Call<'_>) -> Outcome;
 
 /// What each entry does.
-const KERNELS: [(&str, Simulation); 44] = [
+const KERNELS: [(&str, Simulation); 49] = [
     ("add", |call| pairwise(call, gates::add)),
     ("add_rms_norm", add_rms_norm),
     ("argmax", argmax),
@@ -36,28 +37,33 @@ const KERNELS: [(&str, Simulation); 44] = [
     ("cast", |call| elementwise(call, |x, _| x)),
     ("causal_conv", causal_conv),
     ("clamped_gate", clamped_gate),
+    ("combine_experts", combine_experts),
     ("concat", concat),
     ("count_tokens", count_tokens),
     ("decay_gate", decay_gate),
     ("embed", embed),
     ("embed_codes", embed),
+    ("expert_linear", expert_linear),
     ("finish_qkv", finish_qkv),
     ("gated_delta_rule", gated_delta_rule),
     ("gated_norm", gated_norm),
     ("gather_rows", gather_rows),
     ("gelu_gate", |call| pairwise(call, gates::gelu_gate)),
+    ("group_experts", group_experts),
     ("head_norm", head_norm),
     ("l2_norm", l2_norm),
     ("linear", matrix_product),
     ("linear_codes", mapped_product),
     ("linear_few", mapped_product),
     ("linear_many", mapped_product),
+    ("linear_narrow", matrix_product),
     ("linear_one", product_of_one),
     ("place_units", place_units),
     ("position_scale", scale_by_position),
     ("repack", repack),
     ("rms_norm", rms_norm),
     ("rope", rotate),
+    ("route_experts", route_experts),
     ("sample_maxima", sample_maxima),
     ("sample_parts", sample_parts),
     ("sample_tokens", sample_tokens),
@@ -279,7 +285,7 @@ fn repack(call: &mut Call<'_>) -> Outcome {
 }
 
 /// A weight as the kernels find it, row-major.
-fn weight(call: &Call<'_>, from: Address, n: usize, k: usize) -> Result<Vec<f32>, CudaError> {
+pub(super) fn weight(call: &Call<'_>, from: Address, n: usize, k: usize) -> Result<Vec<f32>, CudaError> {
     if let Some(units) = call.define("W").and_then(Units::named).filter(|_| call.number("W") == Number::F32) {
         let bytes = call.memory.read(call.entry, from, units.matrix_bytes([n, k]))?;
         return Ok(units.read(bytes, [n, k]));
@@ -300,6 +306,9 @@ fn weight(call: &Call<'_>, from: Address, n: usize, k: usize) -> Result<Vec<f32>
 fn mapped_product(call: &mut Call<'_>) -> Outcome {
     let ([y, map, matrix, bias], sizes) = (call.addresses()?, call.sizes()?);
     let [low, high] = [call.word(map, 0)?, call.word(map, 1)?].map(u64::from);
+    if call.has("EXPERTS") {
+        return experts_many(call, [y, Address(high << 32 | low), matrix, bias], sizes);
+    }
     if call.entry != "linear_many" {
         let [_chunk, stages] = call.sizes()?;
         if stages < 2 {
@@ -340,6 +349,22 @@ fn product(call: &mut Call<'_>, [y, x, matrix, bias]: [Address; 4], sizes: [usiz
     product_of(call, [y, matrix, bias], Numbers::new(k, x), [n, stride])
 }
 
+/// What a product makes, put through its gate where it has one.
+pub(super) fn gated(call: &Call<'_>, made: Numbers) -> Numbers {
+    let gate = match call.define("GATE") {
+        None => return made,
+        Some("1") => gates::silu_gate,
+        Some(_) => gates::gelu_gate,
+    };
+    // Eight outputs are gates, eight are gated, and so on.
+    let half = |first: usize| {
+        let columns =
+            made.rows().flat_map(|row| row.chunks(16).flat_map(move |tile| &tile[first..first + 8]));
+        Numbers::new(made.width / 2, columns.copied().collect())
+    };
+    gate(&half(0), &half(8))
+}
+
 fn product_of(
     call: &mut Call<'_>,
     [y, matrix, bias]: [Address; 3],
@@ -348,18 +373,8 @@ fn product_of(
 ) -> Outcome {
     let (matrix, bias) = (weight(call, matrix, n, x.width)?, call.optional(bias, n)?);
     let made = linear::linear(&x, &matrix, bias.as_deref());
-    let gate = match call.define("GATE") {
-        None => return put_rows(call, y, &made, stride),
-        Some("1") => gates::silu_gate,
-        Some(_) => gates::gelu_gate,
-    };
-    // Eight outputs are gates, eight are gated, and so on.
-    let half = |first: usize| {
-        let columns =
-            made.rows().flat_map(|row| row.chunks(16).flat_map(move |tile| &tile[first..first + 8]));
-        Numbers::new(n / 2, columns.copied().collect())
-    };
-    put_rows(call, y, &gate(&half(0), &half(8)), stride)
+    let made = gated(call, made);
+    put_rows(call, y, &made, stride)
 }
 
 /// Rows that lie so many numbers apart.

@@ -6,6 +6,7 @@
 //! tested without a card, and what its kernels compute is not.
 
 mod attention;
+mod experts;
 mod graphs;
 mod kernels;
 mod memory;
