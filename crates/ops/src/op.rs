@@ -373,7 +373,8 @@ pub enum FusedKind {
     /// `add` and the `rms_norm` of its result: both values are made in one pass over the row.
     AddRmsNorm,
     /// `linear` of one value to queries, keys and values; perhaps `head_norm` of queries and keys with the same epsilon, perhaps
-    /// `rope` of both by the same table; `write_kv`. Makes the queries. [`crate::QueryKeyValue`] reads the body.
+    /// `rope` of both by the same table; `write_kv`. Makes the queries, and the keys where another node reads them.
+    /// [`crate::QueryKeyValue`] reads the body.
     QueryKeyValue,
     /// Two `linear`s of one value, and `silu_gate` or `gelu_gate` of what they make. [`crate::GatedLinear`] reads the body.
     GatedLinear,

@@ -178,7 +178,12 @@ fn projections_and_gates_become_one_node_where_nobody_else_reads_what_is_inside(
     assert_eq!(kept, fuse(&plain, &[Fusion::GatedLinear]));
     let read = layer(true);
     assert_eq!(verify(&read), Ok(()));
-    assert_eq!(fuse(&read, &[Fusion::QueryKeyValue]), read, "keys are read outside");
+    let with_keys = fuse(&read, &fusions);
+    assert_eq!(verify(&with_keys), Ok(()));
+    assert_eq!(names(&with_keys)[..2], ["query_key_value", "attention"]);
+    let made: Vec<usize> = [&fused, &with_keys].map(|program| program.nodes[0].outputs.len()).to_vec();
+    assert_eq!(made, [1, 2], "keys are made for others where these read them");
+    assert_eq!(unfuse(&with_keys, &|_, _| false), read);
     let swapped = |change: &dyn Fn(&mut Vec<Node>)| {
         let mut program = fused.clone();
         let Op::Fused { body, .. } = &mut program.nodes[0].op else { panic!("the first node is fused") };

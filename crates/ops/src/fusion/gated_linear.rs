@@ -34,6 +34,6 @@ pub(super) fn rewrite(program: Program) -> Program {
         let body = program.nodes.get(start..end)?;
         GatedLinear::of(body)?;
         let made = body[NODES - 1].outputs[0];
-        is_inner(program, start..end, made).then_some((end, made))
+        is_inner(program, start..end, &[made]).then(|| (end, vec![made]))
     })
 }

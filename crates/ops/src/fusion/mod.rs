@@ -10,7 +10,7 @@ mod query_key_value;
 pub use gated_experts::GatedExperts;
 pub use gated_linear::GatedLinear;
 pub use query_key_value::QueryKeyValue;
-pub(crate) use query_key_value::result as queries_of;
+pub(crate) use query_key_value::results as queries_and_keys_of;
 
 use crate::{FusedKind, Node, Op, Program, ValueId, WeightId};
 use std::ops::Range;
@@ -68,19 +68,24 @@ impl Linear {
 }
 
 /// Whether nobody beside these nodes reads what they make, but for `made`.
-fn is_inner(program: &Program, range: Range<usize>, made: ValueId) -> bool {
-    let outside = program.nodes[..range.start].iter().chain(&program.nodes[range.end..]);
-    let mut read = outside.flat_map(|node| &node.inputs).chain(program.outputs.iter().map(|(_, id)| id));
+fn is_inner(program: &Program, range: Range<usize>, made: &[ValueId]) -> bool {
     let inner = &program.nodes[range.clone()];
-    !read.any(|id| *id != made && inner.iter().any(|node| node.outputs.contains(id)))
+    !read_outside(program, range)
+        .any(|id| !made.contains(id) && inner.iter().any(|node| node.outputs.contains(id)))
 }
 
-/// The program with neighbouring nodes made one: `find` says, for a place, where those that begin there end, and the value
+/// The values that other nodes read, and those that are returned.
+fn read_outside(program: &Program, range: Range<usize>) -> impl Iterator<Item = &ValueId> {
+    let outside = program.nodes[..range.start].iter().chain(&program.nodes[range.end..]);
+    outside.flat_map(|node| &node.inputs).chain(program.outputs.iter().map(|(_, id)| id))
+}
+
+/// The program with neighbouring nodes made one: `find` says, for a place, where those that begin there end, and the values
 /// that they make for others. All read what the first of them reads.
 fn joined(
     mut program: Program,
     kind: FusedKind,
-    find: impl Fn(&Program, usize) -> Option<(usize, ValueId)>,
+    find: impl Fn(&Program, usize) -> Option<(usize, Vec<ValueId>)>,
 ) -> Program {
     let (mut nodes, mut place) = (Vec::new(), 0);
     while place < program.nodes.len() {
@@ -88,7 +93,7 @@ fn joined(
             Some((end, made)) => {
                 let body = program.nodes[place..end].to_vec();
                 let inputs = body[0].inputs.clone();
-                nodes.push(Node { op: Op::Fused { kind, body }, inputs, outputs: vec![made] });
+                nodes.push(Node { op: Op::Fused { kind, body }, inputs, outputs: made });
                 place = end;
             }
             None => {

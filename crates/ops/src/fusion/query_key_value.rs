@@ -1,7 +1,7 @@
 //! The projections of one value to queries, keys and values with all that follows on them up to the pages: three products
 //! over one matrix, then one pass over what they make.
 
-use super::{Linear, is_inner, joined};
+use super::{Linear, is_inner, joined, read_outside};
 use crate::{FusedKind, Node, Op, Program, Rope, StateId, ValueId, WeightId};
 
 /// What the body of [`FusedKind::QueryKeyValue`] is made of.
@@ -56,13 +56,13 @@ impl<'a> QueryKeyValue<'a> {
     }
 }
 
-/// The queries as they enter the scores: what the body makes for others.
-pub(crate) fn result(body: &[Node]) -> Option<ValueId> {
+/// The queries as they enter the scores, and the keys as they are written: what the body makes for others.
+pub(crate) fn results(body: &[Node]) -> Option<[ValueId; 2]> {
     let mut end = body.first()?.outputs[0];
     for node in body {
         end = if node.inputs == [end] { node.outputs[0] } else { end };
     }
-    Some(end)
+    Some([end, *body.last()?.inputs.first()?])
 }
 
 pub(super) fn rewrite(program: Program) -> Program {
@@ -71,8 +71,11 @@ pub(super) fn rewrite(program: Program) -> Program {
         ends.into_iter().find_map(|end| {
             let body = &program.nodes[start..end];
             QueryKeyValue::of(body)?;
-            let made = result(body)?;
-            is_inner(program, start..end, made).then_some((end, made))
+            let [queries, keys] = results(body)?;
+            // Attention over keys in int8 reads those of the step as they are.
+            let are_keys_read = read_outside(program, start..end).any(|id| *id == keys);
+            let made = if are_keys_read { vec![queries, keys] } else { vec![queries] };
+            is_inner(program, start..end, &made).then_some((end, made))
         })
     })
 }

@@ -8,7 +8,7 @@ mod order;
 mod stateful;
 mod types;
 
-use crate::fusion::queries_of;
+use crate::fusion::queries_and_keys_of;
 use crate::{
     Element, FusedKind, GatedExperts, GatedLinear, GroupId, InputKind, KvFormat, Node, Op, OutputKind,
     PageLifetime, PagedLayout, Program, QueryKeyValue, RecurrentLayout, Rows, StateEntry, StateId, Value,
@@ -180,13 +180,15 @@ fn check_kind(at: Place<'_>, kind: FusedKind, node: &Node, body: &[Node]) -> Res
             )
         }
         FusedKind::QueryKeyValue => {
-            let made: Vec<ValueId> = queries_of(body).into_iter().collect();
+            let mut made: Vec<ValueId> = queries_and_keys_of(body).into_iter().flatten().collect();
+            // Keys are made for others only where there are any.
+            made.truncate(node.outputs.len().max(1));
             at.same(
                 "projections, norms, rotations and pages as its body",
                 true,
                 QueryKeyValue::of(body).is_some(),
             )?;
-            at.same("queries", made, node.outputs.clone())
+            at.same("queries, and perhaps keys", made, node.outputs.clone())
         }
         FusedKind::GatedLinear => {
             at.same("two products and a gate as its body", true, GatedLinear::of(body).is_some())?;
