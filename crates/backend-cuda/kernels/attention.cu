@@ -6,8 +6,14 @@
 //
 // q f32 [rows][heads * key_dim]; pages as in `write_kv`; sinks f32 [heads] or 0; y Y [rows][heads * value_dim],
 // value_dim at most 512. Row r sees the keys j <= index and, with a window, j > index - window (0xffffffff: none).
+// With INT8 (`int8.cuh`) a row sees the keys of its own page in f16 and those of earlier pages, and all values, as codes times scales.
 // Grid: (rows, heads); block 64; dynamic shared memory key_dim * 4 bytes. Bound: far from any; see `attention_split.cu`.
 #include "math.cuh"
+#if INT8
+#include "int8.cuh"
+#else
+#define OPEN_PARAMETERS
+#endif
 
 const u32 KEYS = 64, SPLIT = 256, COLUMNS_KEPT = 8;
 #define NONE __int_as_float(0xff800000)
@@ -57,10 +63,39 @@ struct Sums {
     }
 };
 
+// Numbers as they lie, read by element.
+template <class T> struct Plain {
+    const T* numbers;
+    __device__ __forceinline__ float operator[](u32 i) const {
+        return read(numbers[i]);
+    }
+};
+
+#if INT8
+// A key: that of an open page for a row of the same page.
+struct CodedKey {
+    const K* open;
+    const u8* codes;
+    u32 slot, dim;
+    bool is_own;
+    __device__ __forceinline__ float operator[](u32 i) const {
+        return is_own ? read(open[i]) : code_of(codes[slot * dim + i]) * read(((const f16*)(codes + 64 * dim))[i]);
+    }
+};
+// The values of a page.
+struct CodedValues {
+    const u8* codes;
+    u32 dim;
+    __device__ __forceinline__ float operator[](u32 i) const {
+        return code_of(codes[i]) * read(((const f16*)(codes + 64 * dim))[i / dim]);
+    }
+};
+#endif
+
 extern "C" __global__ void __launch_bounds__(64)
     attention(Y* y, const float* q, const u8* layer, const u32* row_sequence, const u32* row_index, const u32* pages,
               const int* table_base, const float* sinks, u32 rows, u32 heads, u32 kv_heads, u32 key_dim, u32 value_dim,
-              u64 page_bytes, u64 value_offset, float scale, float soft_cap, u32 window) {
+              u64 page_bytes, u64 value_offset, float scale, float soft_cap, u32 window OPEN_PARAMETERS) {
     extern __shared__ float query[];
     __shared__ float weights[KEYS];
     join_chain();
@@ -74,13 +109,20 @@ extern "C" __global__ void __launch_bounds__(64)
     total.clear(), split.clear();
     for (u32 block = first / KEYS; block <= index / KEYS; block++) {
         const u8* page = layer + table[block] * page_bytes;
-        const K* key = (const K*)page + (u64(kv_head) * KEYS + thread) * key_dim;
-        const V* value = (const V*)(page + value_offset) + u64(kv_head) * KEYS * value_dim;
+#if INT8
+        bool is_own = block == index / KEYS;
+        const K* open = (const K*)OPEN_PAGES.page(pages, row_sequence[row], index / KEYS, kv_heads, 128 * key_dim);
+        CodedKey key = {open + (u64(kv_head) * KEYS + thread) * key_dim, page + u64(kv_head) * key_bytes(key_dim), thread, key_dim, is_own};
+        CodedValues value = {page + value_offset + u64(kv_head) * value_bytes(value_dim), value_dim};
+#else
+        Plain<K> key = {(const K*)page + (u64(kv_head) * KEYS + thread) * key_dim};
+        Plain<V> value = {(const V*)(page + value_offset) + u64(kv_head) * KEYS * value_dim};
+#endif
         float score = NONE;
         u32 place = block * KEYS + thread;
         if (place >= first && place <= index) {
             float product = 0.0f;
-            for (u32 i = 0; i < key_dim; i++) product = fmaf(query[i], read(key[i]), product);
+            for (u32 i = 0; i < key_dim; i++) product = fmaf(query[i], key[i], product);
             score = scale * product;
             if (soft_cap > 0.0f) score = soft_cap * tanhf(score / soft_cap);
         }
@@ -95,7 +137,7 @@ extern "C" __global__ void __launch_bounds__(64)
                 // Keys that are not seen may hold anything, NaN too.
                 for (u32 j = 0; j < KEYS; j++)
                     if (block * KEYS + j >= first && block * KEYS + j <= index)
-                        split.y[i] = fmaf(weights[j], read(value[j * value_dim + thread + i * KEYS]), split.y[i]);
+                        split.y[i] = fmaf(weights[j], value[j * value_dim + thread + i * KEYS], split.y[i]);
         __syncthreads();
         if (block % (SPLIT / KEYS) == SPLIT / KEYS - 1 || block == index / KEYS) total.fold(split), split.clear();
     }

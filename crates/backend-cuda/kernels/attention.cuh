@@ -7,6 +7,8 @@
 // columns; four threads are folded at the end of a split of 256 keys. Splits are folded from left to right. Every
 // rounding is spelled out, for a compiler that contracts one kernel's and not the other's would part them.
 //
+// With INT8 pages are those of `int8.cuh`, and `attention_codes.cuh` has what differs; K is f16.
+//
 // K is f16 or bf16, values have the same format and DIM (a multiple of 16) is the size of keys and values. -DSOFT_CAP=1 where there is one.
 #pragma once
 #include "ring.cuh"
@@ -181,3 +183,62 @@ __device__ __forceinline__ void load_queries(u8* to, const float* q, u32 lines, 
         *(u32*)(to + line * QUERY_PITCH + column * 2) = pack<K>(pair.x, pair.y);
     }
 }
+
+#if INT8
+#include "attention_codes.cuh"
+#else
+const u32 KEY_BYTES = BLOCK_BYTES, VALUE_BYTES = BLOCK_BYTES;
+#define OPEN_PARAMETERS
+#endif
+
+// Where the keys and values of a layer lie.
+struct Pages {
+    const u8* layer;
+    const u32* pages;
+    const int* table_base;
+    u64 page_bytes, value_offset;
+#if INT8
+    OpenPages open;
+#endif
+};
+// From the parameters of a kernel.
+#if INT8
+#define PAGES Pages{layer, pages, table_base, page_bytes, value_offset, OPEN_PAGES}
+#else
+#define PAGES Pages{layer, pages, table_base, page_bytes, value_offset}
+#endif
+
+// The blocks of one kv head of a sequence, whose keys and values are fetched by bulk copies; `last` is the last that its rows see.
+struct Blocks {
+    const u8 *keys, *values;
+    const u32* table;
+    u64 page_bytes;
+#if INT8
+    u32 own; // the last block, whose keys are in f16
+    const u8* open;
+#endif
+    __device__ __forceinline__ Blocks(const Pages& from, u32 sequence, u32 kv_head, u32 kv_heads, u32 last)
+        : keys(from.layer + u64(kv_head) * KEY_BYTES), values(from.layer + from.value_offset + u64(kv_head) * VALUE_BYTES),
+          table(from.pages + from.table_base[sequence]), page_bytes(from.page_bytes) {
+#if INT8
+        own = last;
+        open = from.open.page(from.pages, sequence, last, kv_heads, BLOCK_BYTES) + u64(kv_head) * BLOCK_BYTES;
+#endif
+    }
+    // Those of a block in this page; `full` is the barrier of the place that they go to.
+    __device__ __forceinline__ void copy_keys(u32 to, u32 block, u32 page, u32 full) const {
+#if INT8
+        if (block == own) {
+            barrier_expect(full, BLOCK_BYTES);
+            copy_bulk(to, open, BLOCK_BYTES, full);
+            return;
+        }
+#endif
+        barrier_expect(full, KEY_BYTES);
+        copy_bulk(to, keys + page * page_bytes, KEY_BYTES, full);
+    }
+    __device__ __forceinline__ void copy_values(u32 to, u32 page, u32 full) const {
+        barrier_expect(full, VALUE_BYTES);
+        copy_bulk(to, values + page * page_bytes, VALUE_BYTES, full);
+    }
+};

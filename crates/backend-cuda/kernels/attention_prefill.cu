@@ -22,16 +22,16 @@ struct Tile {
     u32 first_row, lines, group, first_block, last_block, last;
 };
 
-__device__ __forceinline__ void produce(u32 ring, u32 barriers, const u8* layer, const u32* table, u64 page_bytes, u64 value_offset,
-                                        u32 kv_head, const Tile& tile) {
+__device__ __forceinline__ void produce(u32 ring, u32 barriers, const Blocks& from, const Tile& tile) {
     Place place = {0, 0};
     for (u32 block = tile.first_block; block <= tile.last_block; block++) {
-        const u8* keys = layer + table[block] * page_bytes + u64(kv_head) * BLOCK_BYTES;
         for (u32 part = 0; part < 2; part++, place.next(STAGES)) {
-            u32 full = barriers + place.stage * 16;
+            u32 full = barriers + place.stage * 16, to = ring + place.stage * BLOCK_BYTES;
             if (place.round > 0) barrier_wait(full + 8, (place.round - 1) % 2);
-            barrier_expect(full, BLOCK_BYTES);
-            copy_bulk(ring + place.stage * BLOCK_BYTES, keys + (part ? value_offset : 0), BLOCK_BYTES, full);
+            if (part == 0)
+                from.copy_keys(to, block, from.table[block], full);
+            else
+                from.copy_values(to, from.table[block], full);
         }
     }
 }
@@ -57,7 +57,7 @@ struct Running {
 extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), 1)
     attention_prefill(Y* y, const float* q, const u8* layer, const u32* row_sequence, const u32* row_index, const u32* pages,
                       const int* table_base, const float* sinks, const uint4* work, u32 heads, u32 kv_heads, u64 page_bytes,
-                      u64 value_offset, float scale, float soft_cap, u32 window) {
+                      u64 value_offset, float scale, float soft_cap, u32 window OPEN_PARAMETERS) {
     extern __shared__ __align__(128) u8 shared[];
     u8* queries = shared + 1024;
     u32 barriers = shared_address(shared), ring = barriers + 1024 + WARPS * LINES * QUERY_PITCH;
@@ -78,7 +78,7 @@ extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), 1)
     __syncthreads();
     if (warp == WARPS) {
         if (lane == 0)
-            produce(ring, barriers, layer, pages + table_base[item.z], page_bytes, value_offset, kv_head, tile);
+            produce(ring, barriers, Blocks(PAGES, item.z, kv_head, kv_heads, tile.last_block), tile);
         return;
     }
     ScoreRule rule = {scale, soft_cap};
@@ -103,7 +103,12 @@ extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), 1)
         float s[8][4], max[2], sum[2], factor[2];
         u32 full = barriers + place.stage * 16;
         barrier_wait(full, place.round % 2);
-        products(s, shared_address(queries) + warp * LINES * QUERY_PITCH, ring + place.stage * BLOCK_BYTES, lane);
+#if INT8
+        if (block < tile.last_block)
+            code_products(s, shared_address(queries) + warp * LINES * QUERY_PITCH, ring + place.stage * BLOCK_BYTES, lane);
+        else
+#endif
+            products(s, shared_address(queries) + warp * LINES * QUERY_PITCH, ring + place.stage * BLOCK_BYTES, lane);
         __syncwarp();
         if (lane == 0) barrier_arrive(full + 8);
         place.next(STAGES);
@@ -125,6 +130,15 @@ extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), 1)
         full = barriers + place.stage * 16;
         barrier_wait(full, place.round % 2);
         u32 valid = valid_keys(tile.last, block);
+#if INT8
+        u32 p[4][4], scales[4][2];
+        load_scales(scales, ring + place.stage * BLOCK_BYTES, 0, lane);
+#pragma unroll
+        for (u32 i = 0; i < 16; i++) p[i / 4][i % 4] = pack<K>(s[i / 2][i % 2 * 2], s[i / 2][i % 2 * 2 + 1]);
+#pragma unroll
+        for (u32 pair = 0; pair < PAIRS; pair += 2)
+            add_code_values(reinterpret_cast<float (&)[2][2][4]>(split.y[pair]), p, ring + place.stage * BLOCK_BYTES, scales, pair, 1, valid, lane);
+#else
 #pragma unroll
         for (u32 step = 0; step < 4; step++) {
             u32 p[4] = {pack<K>(s[2 * step][0], s[2 * step][1]), pack<K>(s[2 * step][2], s[2 * step][3]),
@@ -132,6 +146,7 @@ extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), 1)
 #pragma unroll
             for (u32 pair = 0; pair < PAIRS; pair++) add_values(split.y[pair], p, ring + place.stage * BLOCK_BYTES, step, pair, valid, lane);
         }
+#endif
         __syncwarp();
         if (lane == 0) barrier_arrive(full + 8);
         place.next(STAGES);

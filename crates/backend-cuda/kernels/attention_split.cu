@@ -41,13 +41,6 @@ struct Shared {
     float sum[TILES_MAX][BLOCKS][LINES][4];
 };
 
-struct Pages {
-    const u8* layer;
-    const u32* pages;
-    const int* table_base;
-    u64 page_bytes, value_offset;
-};
-
 // The blocks of keys that an item reads.
 struct Span {
     u32 first, last; // of blocks, by absolute index
@@ -62,16 +55,12 @@ struct Span {
 
 // Copies of one item: blocks of keys, then blocks of values.
 struct Copies {
-    const u8* head;
-    u64 page_bytes, value_offset;
-    u32 pages[BLOCKS], blocks;
+    Blocks from;
+    u32 first, blocks, pages[BLOCKS];
 
-    __device__ __forceinline__ Copies(const Pages& from, const Span& span, u32 sequence, u32 kv_head)
-        : head(from.layer + u64(kv_head) * BLOCK_BYTES), page_bytes(from.page_bytes), value_offset(from.value_offset),
-          blocks(span.last - span.first + 1) {
-        const u32* table = from.pages + from.table_base[sequence] + int(span.first);
+    __device__ __forceinline__ Copies(const Blocks& from, const Span& span) : from(from), first(span.first), blocks(span.last - span.first + 1) {
 #pragma unroll
-        for (u32 i = 0; i < BLOCKS; i++) pages[i] = i < blocks ? table[i] : 0;
+        for (u32 i = 0; i < BLOCKS; i++) pages[i] = i < blocks ? from.table[int(first + i)] : 0;
     }
     // The blocks of keys and of values into the stages from `place` on, when those of earlier uses are empty. In two passes: first those of the
     // `early` first blocks, as far as there are stages; then all others.
@@ -84,8 +73,10 @@ struct Copies {
 #pragma unroll
                 for (u32 j = 0; j < BLOCKS; j++) page = j == block ? pages[j] : page;
                 if (place.round > 0) barrier_wait(full + 8, (place.round - 1) % 2);
-                barrier_expect(full, BLOCK_BYTES);
-                copy_bulk(ring + place.stage * BLOCK_BYTES, head + page * page_bytes + (i < blocks ? 0 : value_offset), BLOCK_BYTES, full);
+                if (i < blocks)
+                    from.copy_keys(ring + place.stage * BLOCK_BYTES, first + block, page, full);
+                else
+                    from.copy_values(ring + place.stage * BLOCK_BYTES, page, full);
             }
             place.next(STAGES);
         }
@@ -98,7 +89,7 @@ __device__ __forceinline__ void produce(u32 ring, u32 barriers, const Pages& fro
     for (u32 unit = blockIdx.x; unit < units; unit += gridDim.x) {
         uint4 item = work[unit / kv_heads];
         Span span(item, row_index, window);
-        Copies copies(from, span, item.z, unit % kv_heads);
+        Copies copies(Blocks(from, item.z, unit % kv_heads, kv_heads, span.last_key / BLOCK_KEYS), span);
         u32 early = 0;
         if (unit == blockIdx.x) {
             // What earlier steps wrote need not wait, as far as it finds a stage that nobody used.
@@ -160,7 +151,12 @@ struct Unit {
                 u32 line = tile * LINES + lane / 4 + j * 8;
                 seen[j] = line < lines ? seen_at(row_index[item.x + line / group], window) : Seen{1, 0};
             }
-            products(s, queries + tile * LINES * QUERY_PITCH, stage(warp), lane);
+#if INT8
+            if (first_block + warp < last_key / BLOCK_KEYS)
+                code_products(s, queries + tile * LINES * QUERY_PITCH, stage(warp), lane);
+            else
+#endif
+                products(s, queries + tile * LINES * QUERY_PITCH, stage(warp), lane);
             scores(s, max, rule, seen, first_block + warp, lane);
             if (lane % 4 == 0) shared.max[tile][warp][lane / 4] = max[0], shared.max[tile][warp][lane / 4 + 8] = max[1];
         }
@@ -201,6 +197,14 @@ struct Unit {
                 float& value = y_sums[i / 8][i / 4 % 2][i % 4];
                 value = __fmul_rn(value, factor[i / 2 % 2]);
             }
+#if INT8
+            u32 p[4][4], scales[4][2];
+            load_scales(scales, stage(blocks + block), 0, lane);
+#pragma unroll
+            for (u32 step = 0; step < 4; step++)
+                load_matrices(p[step], shared_address(weights) + (tile * LINES + lane % 16) * WEIGHT_PITCH + (block * BLOCK_KEYS + step * 16) * 2 + lane / 16 * 16);
+            add_code_values(y_sums, p, stage(blocks + block), scales, warp, WARPS, valid, lane);
+#else
 #pragma unroll
             for (u32 step = 0; step < 4; step++) {
                 u32 p[4];
@@ -209,6 +213,7 @@ struct Unit {
                 for (u32 i = 0; i < OWN; i++)
                     if (warp + i * WARPS < PAIRS) add_values(y_sums[i], p, stage(blocks + block), step, warp + i * WARPS, valid, lane);
             }
+#endif
         }
 #pragma unroll
         for (u32 j = 0; j < 2; j++) {
@@ -242,7 +247,7 @@ struct Unit {
 extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), DIM <= 128 ? 2 : 1)
     attention_split(Y* y, float* scratch, const float* q, const u8* layer, const u32* row_index, const u32* pages, const int* table_base,
                     const float* sinks, const uint4* work, const u32* work_count, const int* partial_offset, const u32* sequence_length,
-                    u32 heads, u32 kv_heads, u64 page_bytes, u64 value_offset, float scale, float soft_cap, u32 window, u32 lines) {
+                    u32 heads, u32 kv_heads, u64 page_bytes, u64 value_offset, float scale, float soft_cap, u32 window, u32 lines OPEN_PARAMETERS) {
     extern __shared__ __align__(128) u8 bytes[];
     __shared__ Shared shared;
     u8* queries = bytes + STAGES * BLOCK_BYTES;
@@ -259,8 +264,7 @@ extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), DIM <= 128 ? 2 : 
     if (blockIdx.x >= units && blockIdx.x > 0) return;
     if (warp == WARPS) {
         if (lane == 0)
-            produce(shared_address(bytes), barriers, Pages{layer, pages, table_base, page_bytes, value_offset}, work, units, kv_heads, row_index, sequence_length,
-                    window);
+            produce(shared_address(bytes), barriers, PAGES, work, units, kv_heads, row_index, sequence_length, window);
         return;
     }
     Unit unit;

@@ -1,10 +1,15 @@
 // What lies between the product of a stacked q, k, v and attention, in one pass: head_norm and rope of q and k, write_kv of k and v, with the
 // bits of those three.
 //
-// qkv f32 [rows][(heads + 2 kv_heads) * dim]; q f32 [rows][heads * dim] out; q_weight, k_weight f32 [dim] or 0 (no norm); the rest as in `rope` and
+// qkv f32 [rows][(heads + 2 kv_heads) * dim]; q f32 [rows][heads * dim] out; k f32 [rows][kv_heads * dim] out, or 0; q_weight, k_weight f32 [dim] or 0 (no norm); the rest as in `rope` and
 // `write_kv`; pairs = 0: no rope. Keys and values have the same dim, at most 256. A warp takes a head of a row. Grid: (ceil((heads + 2 kv_heads)
 // / 8), rows), block 256. Bound: bytes.
 #include "rope.cuh"
+#if INT8
+#include "int8.cuh"
+#else
+#define OPEN_PARAMETERS
+#endif
 
 const u32 HEAD_DIM_MAX = 256, WARPS = 8;
 
@@ -58,10 +63,10 @@ struct Beside {
 };
 
 extern "C" __global__ void __launch_bounds__(WARPS * 32)
-    finish_qkv(float* __restrict__ q, u8* __restrict__ layer, const float* qkv, const float* q_weight, const float* k_weight, const u32* positions,
+    finish_qkv(float* __restrict__ q, float* __restrict__ k, u8* __restrict__ layer, const float* qkv, const float* q_weight, const float* k_weight, const u32* positions,
                const float* inverse_frequencies, const u32* axes, const u32* row_sequence, const u32* row_index, const u32* pages,
                const int* table_base, u32 heads, u32 kv_heads, u32 dim, u32 pairs, float attention_scale, float epsilon, u64 page_bytes,
-               u64 value_offset) {
+               u64 value_offset OPEN_PARAMETERS) {
     __shared__ float rows[WARPS][HEAD_DIM_MAX];
     u32 row = blockIdx.y, lane = threadIdx.x % 32, head = blockIdx.x * WARPS + threadIdx.x / 32;
     let_next_kernel_start();
@@ -71,6 +76,11 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32)
     beside.load(norm, positions + row * 3, inverse_frequencies, axes, dim, is_value ? 0 : pairs, attention_scale, lane);
     u32 index = row_index[row];
     u8* page = layer + pages[table_base[row_sequence[row]] + int(index / 64)] * page_bytes;
+#if INT8
+    K* keys = (K*)OPEN_PAGES.page(pages, row_sequence[row], index / 64, kv_heads, 128 * dim);
+#else
+    K* keys = (K*)page;
+#endif
     wait_for_earlier_kernels();
     if (head >= heads + 2 * kv_heads) return;
     const float* from = qkv + (u64(row) * (heads + 2 * kv_heads) + head) * dim;
@@ -89,8 +99,16 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32)
         for (u32 i = lane; i < dim; i += 32) q[(u64(row) * heads + head) * dim + i] = x[i];
         return;
     }
-    if (is_value)
-        write_head((V*)(page + value_offset), x, head - heads - kv_heads, index % 64, dim, lane);
-    else
-        write_head((K*)page, x, head - heads, index % 64, dim, lane);
+    if (is_value) {
+        u32 kv_head = head - heads - kv_heads;
+#if INT8
+        write_value_codes(page + value_offset + u64(kv_head) * value_bytes(dim), x, index % 64, dim, lane);
+#else
+        write_head((V*)(page + value_offset), x, kv_head, index % 64, dim, lane);
+#endif
+        return;
+    }
+    write_head(keys, x, head - heads, index % 64, dim, lane);
+    if (k)
+        for (u32 i = lane; i < dim; i += 32) k[(u64(row) * kv_heads + head - heads) * dim + i] = x[i];
 }

@@ -1,6 +1,6 @@
 //! The formats in which the device keeps numbers of weights, values and pages.
 
-use gannet_ops::KvFormat;
+use gannet_ops::{KvFormat, PAGE_TOKENS, PagedLayout};
 use gannet_tensor::Format;
 use half::{bf16, f16};
 
@@ -45,7 +45,7 @@ impl Number {
     }
 
     /// The format of keys or values, where it is one of plain numbers.
-    pub(crate) const fn of_kv(format: KvFormat) -> Option<Self> {
+    const fn of_kv(format: KvFormat) -> Option<Self> {
         match format {
             KvFormat::F32 => Some(Number::F32),
             KvFormat::F16 => Some(Number::F16),
@@ -72,6 +72,36 @@ impl Number {
             Number::F32 => numbers.iter().flat_map(|x| x.to_le_bytes()).collect(),
             Number::F16 => halves(&|x| f16::from_f32(x).to_bits()),
             Number::Bf16 => halves(&|x| bf16::from_f32(x).to_bits()),
+        }
+    }
+}
+
+/// How the keys and the values of a layer are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum PageFormats {
+    /// Plain numbers of these formats.
+    Plain(Number, Number),
+    /// Both as codes with scales, and keys in half precision beside them until their page is full.
+    Int8,
+}
+
+impl PageFormats {
+    /// Those of a layer, where there are kernels for them.
+    pub(crate) const fn of(layout: &PagedLayout) -> Option<Self> {
+        if let (KvFormat::Int8, KvFormat::Int8) = (layout.key_format, layout.value_format) {
+            return Some(Self::Int8);
+        }
+        match (Number::of_kv(layout.key_format), Number::of_kv(layout.value_format)) {
+            (Some(key), Some(value)) => Some(Self::Plain(key, value)),
+            _ => None,
+        }
+    }
+
+    /// Bytes of the keys of a head in a page, with their scales.
+    pub(crate) const fn key_bytes(self, layout: &PagedLayout) -> usize {
+        match self {
+            Self::Plain(key, _) => PAGE_TOKENS * layout.key_dim * key.bytes(),
+            Self::Int8 => (PAGE_TOKENS + size_of::<f16>()) * layout.key_dim,
         }
     }
 }

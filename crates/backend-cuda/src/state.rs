@@ -2,12 +2,13 @@
 //! at how often a token occurred, on the device too.
 //!
 //! A page of a group has the group's layers one after the other, each as keys `[kv_head][64][key_dim]`, then values
-//! `[kv_head][64][value_dim]`. Recurrent state lies in units ([`crate::units`]).
+//! `[kv_head][64][value_dim]`; of codes in int8 each head is followed by its scales. A page of a group of open keys has the keys of
+//! the group's layers in half precision, laid out alike. Recurrent state lies in units ([`crate::units`]).
 
 use crate::backend::Device;
 use crate::driver::{Address, DeviceBuffer};
 use crate::error::{unknown, unsupported};
-use crate::number::Number;
+use crate::number::PageFormats;
 use crate::units::{Candidate, LayerUnits, Units, Uses};
 use gannet_ops::sampling::History;
 use gannet_ops::step::Steps;
@@ -57,8 +58,10 @@ struct Pool {
 /// One layer's sizes, and where it begins in a page, in bytes.
 struct Layer {
     layout: PagedLayout,
-    formats: (Number, Number),
+    formats: PageFormats,
     offset: usize,
+    /// And in an open page, where keys have such.
+    open_offset: usize,
 }
 
 /// A layer's part of the pages, as kernels take it.
@@ -69,12 +72,27 @@ pub(crate) struct LayerPages<'a> {
     pub(crate) page_bytes: u64,
     /// From the layer's keys to its values.
     pub(crate) value_offset: u64,
+    /// The layer's part of the open pages, where keys have such.
+    pub(crate) open: Option<OpenPages>,
+}
+
+/// A layer's part of the pages with keys in half precision, as kernels take it.
+#[derive(Clone, Copy)]
+pub(crate) struct OpenPages {
+    pub(crate) group: GroupId,
+    /// The layer's part of the first page.
+    pub(crate) address: Address,
+    pub(crate) page_bytes: u64,
+    /// The number of the first page that is none of the group's: those from it on lie in the plan's scratch.
+    pub(crate) scratch_from: u32,
 }
 
 impl<'a> LayerPages<'a> {
     /// As if the pages lay nowhere, to learn which kernels a layer needs.
     pub(crate) fn nowhere(layout: &'a PagedLayout) -> Self {
-        Self { layout, address: Address::NONE, page_bytes: 0, value_offset: 0 }
+        let open = |group| OpenPages { group, address: Address::NONE, page_bytes: 0, scratch_from: 0 };
+        let (address, open) = (Address::NONE, layout.open.map(open));
+        Self { layout, address, page_bytes: 0, value_offset: 0, open }
     }
 }
 
@@ -156,13 +174,24 @@ impl CudaState {
     /// One layer's keys and values.
     pub(crate) fn layer(&self, state: StateId) -> LayerPages<'_> {
         let layer = self.layers[state.0 as usize].as_ref();
-        let Layer { layout, formats, offset } = layer.expect("the verifier saw a paged entry here");
+        let Layer { layout, formats, offset, open_offset } =
+            layer.expect("the verifier saw a paged entry here");
         let pool = &self.groups[layout.group.0 as usize];
+        let open = |group: GroupId| {
+            let pool = &self.groups[group.0 as usize];
+            OpenPages {
+                group,
+                address: pool.buffer.address().offset(*open_offset),
+                page_bytes: pool.page_bytes as u64,
+                scratch_from: self.scratch_from(group.0 as usize),
+            }
+        };
         LayerPages {
             layout,
             address: pool.buffer.address().offset(*offset),
             page_bytes: pool.page_bytes as u64,
-            value_offset: (layout.page_elements().0 * formats.0.bytes()) as u64,
+            value_offset: (layout.kv_heads * formats.key_bytes(layout)) as u64,
+            open: layout.open.map(open),
         }
     }
 
@@ -188,6 +217,11 @@ impl CudaState {
         self.groups[group].pages
     }
 
+    /// The number of the first page that is none of a group's.
+    pub(crate) fn scratch_from(&self, group: usize) -> u32 {
+        self.groups[group].pages + 1
+    }
+
     /// Checks that a page of a group exists.
     pub(crate) fn check_page(&self, group: usize, page: PageId) -> Result<(), DeviceError> {
         let pages = self.groups[group].pages;
@@ -203,11 +237,16 @@ fn layer(entry: &StateEntry, ends: &mut [usize]) -> Result<Option<Layer>, Device
         StateEntry::Paged(layout) => layout,
         StateEntry::Recurrent(_) => return Ok(None),
     };
-    let end = ends.get_mut(layout.group.0 as usize);
-    let end = end.ok_or_else(|| unknown("page group", layout.group.0, "the layout has fewer"))?;
-    let offset = *end;
-    *end += layout.page_bytes();
-    Ok(Some(Layer { layout: layout.clone(), formats: page_formats(layout)?, offset }))
+    let mut place = |group: GroupId, bytes: usize| {
+        let end = ends.get_mut(group.0 as usize);
+        let end = end.ok_or_else(|| unknown("page group", group.0, "the layout has fewer"))?;
+        let offset = *end;
+        *end += bytes;
+        Ok::<_, DeviceError>(offset)
+    };
+    let offset = place(layout.group, layout.page_bytes())?;
+    let open_offset = layout.open.map_or(Ok(0), |open| place(open, layout.open_page_bytes()))?;
+    Ok(Some(Layer { layout: layout.clone(), formats: page_formats(layout)?, offset, open_offset }))
 }
 
 pub(crate) fn lock(memory: &Mutex<Memory>) -> MutexGuard<'_, Memory> {
@@ -215,13 +254,11 @@ pub(crate) fn lock(memory: &Mutex<Memory>) -> MutexGuard<'_, Memory> {
 }
 
 /// The formats of a layer's keys and values.
-pub(crate) fn page_formats(layout: &PagedLayout) -> Result<(Number, Number), DeviceError> {
-    let number = |format: gannet_ops::KvFormat| {
-        let reason =
-            || format!("keys and values in {} have no kernel yet; f16, bf16 and f32 have", format.name());
-        Number::of_kv(format).ok_or_else(|| unsupported("attention", reason()))
-    };
-    Ok((number(layout.key_format)?, number(layout.value_format)?))
+pub(crate) fn page_formats(layout: &PagedLayout) -> Result<PageFormats, DeviceError> {
+    let [key, value] = [layout.key_format, layout.value_format].map(gannet_ops::KvFormat::name);
+    let reason =
+        || format!("keys in {key} beside values in {value} have no kernel; both in int8, or neither, have");
+    PageFormats::of(layout).ok_or_else(|| unsupported("attention", reason()))
 }
 
 impl State for CudaState {

@@ -1,6 +1,8 @@
 //! The committed tiny checkpoints against what the reference implementation computes from them: on the simulated device,
 //! or on a card where `GANNET_TEST_DEVICE` is `card`.
 
+use gannet_backend_cpu::{ActivationFormat, CpuBackend, CpuOptions};
+use gannet_ops::PAGE_TOKENS;
 use gannet_testing::device::{Precision, device};
 use gannet_testing::goldens::{self, Golden};
 
@@ -60,4 +62,16 @@ fn chunks_and_single_tokens_give_the_bits_of_one_step() {
 #[test]
 fn recurrent_state_goes_on_from_a_snapshot_as_if_it_had_not_stopped() {
     goldens::check_resumed_equals_uninterrupted_of(&device(Precision::Stored), &taken(Precision::Stored));
+}
+
+/// In float32 on both sides, so that only the formats of keys and values lose anything; the kernels' products of them are in half
+/// precision, the other backend's in float32.
+#[test]
+fn keys_and_values_in_int8_are_those_of_the_cpu() {
+    let cpu = CpuBackend::new(CpuOptions { activations: ActivationFormat::Float32, ..CpuOptions::default() });
+    let cpu = cpu.expect("the machine has threads");
+    let mut goldens = taken(Precision::Single);
+    goldens.retain(|golden| golden.pooled.is_none());
+    assert!(goldens.iter().any(|golden| golden.ids.len() > PAGE_TOKENS), "a golden has more than a page");
+    goldens::check_int8_equals_that_of(&device(Precision::Single), &cpu, &goldens, 1e-4);
 }

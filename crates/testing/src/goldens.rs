@@ -105,9 +105,29 @@ pub fn check_distributions_of(backend: &dyn Backend, goldens: &[Golden]) {
     });
 }
 
+/// The distributions of every position over keys and values in int8 are nearly those of another backend over the same: in one
+/// step, and in steps of 7 that have the bits of one. Of what is compared, a mean divergence of at most `most`.
+pub fn check_int8_equals_that_of(backend: &dyn Backend, other: &dyn Backend, goldens: &[Golden], most: f64) {
+    check_each(goldens, |golden| {
+        let rows = |backend: &dyn Backend, step: usize| -> Vec<Vec<f32>> {
+            let (ids, format) = (&golden.ids, KvFormat::Int8);
+            let mut sequence = with_program((golden, format), |program, weights| {
+                Sequence::new(backend, program, weights, golden.ids.len())
+            });
+            ids.chunks(step).flat_map(|ids| sequence.logits(ids)).collect()
+        };
+        let (found, expected) = (rows(backend, golden.ids.len()), rows(other, golden.ids.len()));
+        check_bits(&found, &rows(backend, 7), "in steps of 7")?;
+        let pairs = found.iter().zip(&expected);
+        let mean =
+            pairs.map(|(found, expected)| divergence(found, expected)).sum::<f64>() / found.len() as f64;
+        if mean.abs() <= most { Ok(()) } else { Err(format!("the mean divergence is {mean:.2e}")) }
+    });
+}
+
 /// Why a backend doesn't take a golden's model; `None` where it does.
 pub fn refusal(backend: &dyn Backend, golden: &Golden) -> Option<String> {
-    with_program(golden, |program, weights| {
+    with_program((golden, KvFormat::F32), |program, weights| {
         let program = fuse(program, backend.fusions());
         let limits = BatchLimits { rows: 1, sequences: 1, outputs: 1, context: golden.ids.len() };
         let uploaded = backend.upload(weights, &program.weights);
@@ -245,19 +265,20 @@ fn check_each(goldens: &[Golden], mut check: impl FnMut(&Golden) -> Result<(), S
 
 /// A new sequence over the golden's model, with ropes for its prompt and state without loss.
 fn open(backend: &dyn Backend, golden: &Golden, context: usize) -> Sequence {
-    with_program(golden, |program, weights| Sequence::new(backend, program, weights, context))
+    with_program((golden, KvFormat::F32), |program, weights| {
+        Sequence::new(backend, program, weights, context)
+    })
 }
 
-/// Calls `use_it` with the program and the weights of a golden's model.
-fn with_program<R>(golden: &Golden, use_it: impl FnOnce(&Program, &dyn WeightSource) -> R) -> R {
+/// Calls `use_it` with the program and the weights of a golden's model, over state in this format.
+fn with_program<R>(
+    (golden, kv_format): (&Golden, KvFormat),
+    use_it: impl FnOnce(&Program, &dyn WeightSource) -> R,
+) -> R {
     let named = |error: &dyn std::fmt::Display| -> ! { panic!("{}: {error}", golden.name) };
     let checkpoint = Checkpoint::open(&golden.model).unwrap_or_else(|error| named(&error));
     let model = recognise(&checkpoint).unwrap_or_else(|error| named(&error));
-    let options = ProgramOptions {
-        context: golden.ids.len(),
-        kv_format: KvFormat::F32,
-        rollback: Rollback::Candidates,
-    };
+    let options = ProgramOptions { context: golden.ids.len(), kv_format, rollback: Rollback::Candidates };
     let program = model.program(&options).unwrap_or_else(|error| named(&error));
     let weights = model.weights(&checkpoint).unwrap_or_else(|error| named(&error));
     use_it(&program, &weights)

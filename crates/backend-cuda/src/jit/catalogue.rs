@@ -3,7 +3,7 @@
 
 use super::variant::{Define, Variant};
 use crate::codes::Units;
-use crate::number::Number;
+use crate::number::{Number, PageFormats};
 use crate::weights::Stored;
 use gannet_tensor::Format;
 
@@ -179,22 +179,41 @@ pub(crate) fn embed_codes(codes: &'static str) -> Variant {
 }
 
 /// What writes keys and values into pages, whose heads lie in core order where the fast kernels of attention read them.
-pub(crate) fn write_pages(file: &'static str, (key, value): (Number, Number), is_tiled: bool) -> Variant {
-    let plain = [("K", key.name()), ("V", value.name())];
-    let tiled = [&plain[..], &[("CORE", "1")]].concat();
-    Variant::new(file, if is_tiled { &tiled } else { &plain })
+pub(crate) fn write_pages(file: &'static str, formats: PageFormats, is_tiled: bool) -> Variant {
+    let mut defines = page_defines(formats);
+    defines.extend(is_tiled.then_some(("CORE", "1")));
+    Variant::new(file, &defines)
+}
+
+/// The kernel of attention over plain pages.
+pub(crate) fn plain_attention(formats: PageFormats, made: Number) -> Variant {
+    let mut defines = page_defines(formats);
+    defines.push(("Y", made.name()));
+    Variant::new("attention", &defines)
+}
+
+/// How kernels are told the formats of keys and values.
+fn page_defines(formats: PageFormats) -> Vec<Define> {
+    match formats {
+        PageFormats::Plain(key, value) => vec![("K", key.name()), ("V", value.name())],
+        // What is read of open pages, and what codes become before they are multiplied.
+        PageFormats::Int8 => vec![("K", Number::F16.name()), ("INT8", "1")],
+    }
 }
 
 /// A fast kernel of attention.
 pub(crate) fn tiled_attention(
     file: &'static str,
-    (pages, made): (Number, Number),
+    (pages, made): (PageFormats, Number),
     dim: usize,
     has_soft_cap: bool,
 ) -> Variant {
-    let plain = [("K", pages.name()), ("Y", made.name()), ("DIM", text(dim))];
-    let capped = [&plain[..], &[("SOFT_CAP", "1")]].concat();
-    Variant::new(file, if has_soft_cap { &capped } else { &plain })
+    // Keys and values have one format here.
+    let mut defines = page_defines(pages);
+    defines.retain(|(name, _)| *name != "V");
+    defines.extend([("Y", made.name()), ("DIM", text(dim))]);
+    defines.extend(has_soft_cap.then_some(("SOFT_CAP", "1")));
+    Variant::new(file, &defines)
 }
 
 /// The numbers of variants as texts.
@@ -289,18 +308,26 @@ fn code_products(name: &'static str) -> impl Iterator<Item = Variant> {
 
 /// Each size of heads in each format of pages, a soft cap and other formats of what is made once a file.
 fn attentions() -> Vec<Variant> {
-    let (half, other) = (Number::F16, Number::Bf16);
-    let mut all: Vec<Variant> =
-        ["write_kv", "finish_qkv"].map(|file| write_pages(file, (half, half), true)).to_vec();
+    let [half, other] = [Number::F16, Number::Bf16].map(|format| PageFormats::Plain(format, format));
+    let mut all: Vec<Variant> = Vec::new();
+    for file in ["write_kv", "finish_qkv"] {
+        all.push(write_pages(file, half, true));
+        all.extend([true, false].map(|is_tiled| write_pages(file, PageFormats::Int8, is_tiled)));
+    }
+    all.extend([Number::F32, Number::Bf16].map(|made| plain_attention(PageFormats::Int8, made)));
     let files = [
         ("attention_split", &HEAD_DIMS[..]),
         ("attention_prefill", &HEAD_DIMS),
         ("attention_wide", &WIDE_DIMS),
     ];
     for (file, dims) in files {
-        all.extend(dims.iter().map(|dim| tiled_attention(file, (half, other), *dim, false)));
-        all.push(tiled_attention(file, (other, other), dims[dims.len() - 1], true));
-        all.push(tiled_attention(file, (half, Number::F32), dims[0], false));
+        for pages in [half, PageFormats::Int8] {
+            all.extend(dims.iter().map(|dim| tiled_attention(file, (pages, Number::Bf16), *dim, false)));
+            all.push(tiled_attention(file, (pages, Number::F32), dims[0], false));
+        }
+        for pages in [other, PageFormats::Int8] {
+            all.push(tiled_attention(file, (pages, Number::Bf16), dims[dims.len() - 1], true));
+        }
     }
     all
 }

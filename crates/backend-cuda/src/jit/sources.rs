@@ -7,7 +7,7 @@ macro_rules! files {
 }
 
 /// What files of kernels include.
-pub(super) const HEADERS: [(&str, &str); 12] = files!["attention.cuh" "codes.cuh" "formats.cuh" "gate.cuh" "math.cuh" "mma.cuh" "norm.cuh" "recurrent.cuh" "ring.cuh" "rope.cuh" "sample.cuh" "wgmma.cuh"];
+pub(super) const HEADERS: [(&str, &str); 14] = files!["attention.cuh" "attention_codes.cuh" "codes.cuh" "formats.cuh" "gate.cuh" "int8.cuh" "math.cuh" "mma.cuh" "norm.cuh" "recurrent.cuh" "ring.cuh" "rope.cuh" "sample.cuh" "wgmma.cuh"];
 
 /// The files of kernels.
 const KERNELS: [(&str, &str); 40] = files![

@@ -3,16 +3,20 @@
 //! Pages of half precision with heads of 64, 128 or 256 elements lie in core order, on cards that fetch blocks of memory:
 //! few rows of a sequence are then split over its keys and folded, many go in tiles of rows, with the same bits. All
 //! other pages lie row by row, and one plain kernel reads them.
+//!
+//! Over keys in int8 a row sees those of its own page in half precision. They are read in open pages, where `write_kv` put them;
+//! a page that a step both begins and fills has its keys in scratch, which each layer uses in its turn.
 
 use super::launches::{Call, Frame, arguments, word};
 use super::work::{Shape, Work};
 use crate::driver::{Argument, Properties};
 use crate::error::unsupported;
-use crate::jit::{HEAD_DIMS, Variant, WIDE_DIMS, tiled_attention, write_pages};
-use crate::number::Number;
+use crate::jit::{HEAD_DIMS, WIDE_DIMS, plain_attention, tiled_attention, write_pages};
+use crate::number::{Number, PageFormats};
 use crate::state::{LayerPages, page_formats};
 use gannet_ops::{
-    Attention, DeviceError, Mask, Node, Op, PageLifetime, PagedLayout, Program, StateEntry, StateId,
+    Attention, BatchLimits, DeviceError, KvFormat, Mask, Node, Op, PAGE_TOKENS, PageLifetime, PagedLayout,
+    Program, StateEntry, StateId,
 };
 
 /// What kernels take for "no window".
@@ -20,15 +24,19 @@ const NO_WINDOW: u32 = u32::MAX;
 /// Columns of a value's head that the plain kernel has room for.
 const VALUE_DIM_MAX: usize = 512;
 const PLAIN_THREADS: u32 = 64;
+const QUANTISE_THREADS: u32 = 128;
 /// Heads that share a kv head, at most, where pages lie in core order.
 const GROUP_MAX: usize = 64;
 
-/// Whether a layer's pages lie in core order, and in which format.
-fn tiled(device: &Properties, layout: &PagedLayout) -> Option<Number> {
+/// Whether a layer's pages lie in core order, and in which formats.
+fn tiled(device: &Properties, layout: &PagedLayout) -> Option<PageFormats> {
     let formats = page_formats(layout).ok()?;
-    let is_half = formats.0 == formats.1 && formats.0 != Number::F32;
+    let is_taken = match formats {
+        PageFormats::Plain(key, value) => key == value && key != Number::F32,
+        PageFormats::Int8 => true,
+    };
     let is_square = layout.key_dim == layout.value_dim && HEAD_DIMS.contains(&layout.key_dim);
-    (is_half && is_square && device.has_bulk_copies()).then_some(formats.0)
+    (is_taken && is_square && device.has_bulk_copies()).then_some(formats)
 }
 
 /// Whether a layer's pages lie in core order.
@@ -46,7 +54,23 @@ fn shape(device: &Properties, program: &Program, op: &Attention) -> Option<Shape
     tiled(device, layout)?;
     // A warp has sixteen lines, and a block eight warps, or four for the largest heads.
     let tile_lines = if layout.key_dim > 128 { 64 } else { 128 };
-    Some(Shape { group: op.heads / layout.kv_heads, window: window_of(op.mask)?, tile_lines })
+    Some(Shape {
+        group: op.heads / layout.kv_heads,
+        window: window_of(op.mask)?,
+        tile_lines,
+        has_open_keys: layout.open.is_some(),
+    })
+}
+
+/// Pages of keys in half precision that a step both begins and fills, at most, and the bytes of those of the layer with the
+/// largest.
+pub(super) fn open_scratch(program: &Program, limits: &BatchLimits) -> (usize, usize) {
+    let bytes = |entry: &StateEntry| match entry {
+        StateEntry::Paged(layout) if layout.open.is_some() => layout.open_page_bytes(),
+        StateEntry::Paged(_) | StateEntry::Recurrent(_) => 0,
+    };
+    let page_bytes = program.state.entries.iter().map(bytes).max().unwrap_or(0);
+    (limits.rows / PAGE_TOKENS, page_bytes)
 }
 
 /// The distinct ways in which layers attend.
@@ -73,7 +97,8 @@ fn window_of(mask: Mask) -> Option<u32> {
 
 impl Frame<'_> {
     pub(super) fn write_kv(&self, state: StateId, node: &Node) -> Result<Vec<Call>, DeviceError> {
-        let LayerPages { layout, address, page_bytes, value_offset } = (self.pages)(state);
+        let pages = (self.pages)(state);
+        let LayerPages { layout, address, page_bytes, value_offset, .. } = pages;
         let [k, v] = [node.inputs[0], node.inputs[1]].map(self.values);
         let mut arguments = arguments![address, k, v];
         arguments.extend(self.lists.tables(layout.group.0 as usize).map(Argument::from));
@@ -85,15 +110,41 @@ impl Frame<'_> {
             page_bytes,
             value_offset,
         ]);
+        arguments.extend(self.open_arguments(&pages));
         let variant = write_pages("write_kv", page_formats(layout)?, is_tiled(self.device, layout));
-        Ok(vec![Call::by_row((variant, "write_kv"), self.rows, arguments)])
+        let mut calls = vec![Call::by_row((variant, "write_kv"), self.rows, arguments)];
+        calls.extend(self.quantise_keys(&pages)?);
+        Ok(calls)
+    }
+
+    /// The last arguments of each kernel over keys in int8; none over others.
+    pub(super) fn open_arguments(&self, pages: &LayerPages<'_>) -> Vec<Argument> {
+        let Some(open) = pages.open else { return Vec::new() };
+        let [.., table_base] = self.lists.tables(open.group.0 as usize);
+        arguments![open.address, self.open_scratch, table_base, open.page_bytes, open.scratch_from]
+    }
+
+    /// Makes codes of the keys of pages that are full, where keys are in int8 and a row may be the last of its page.
+    pub(super) fn quantise_keys(&self, pages: &LayerPages<'_>) -> Result<Option<Call>, DeviceError> {
+        let (layout, (fills, count)) = (pages.layout, self.lists.fills());
+        if layout.open.is_none() || count == 0 {
+            return Ok(None);
+        }
+        let mut arguments = arguments![pages.address, fills];
+        arguments.extend(self.lists.tables(layout.group.0 as usize).map(Argument::from));
+        arguments.extend(arguments![word(layout.kv_heads), word(layout.key_dim), pages.page_bytes]);
+        arguments.extend(self.open_arguments(pages));
+        let variant = write_pages("write_kv", page_formats(layout)?, is_tiled(self.device, layout));
+        let grid = [word(count), word(layout.kv_heads), 1];
+        let need = (variant, "quantise_keys");
+        Ok(Some(Call { need, grid, block: QUANTISE_THREADS, shared_bytes: 0, arguments }))
     }
 
     pub(super) fn attention(&self, op: &Attention, node: &Node) -> Result<Vec<Call>, DeviceError> {
         let pages = (self.pages)(op.state);
         let window = self.window(op, pages.layout, node)?;
         match tiled(self.device, pages.layout) {
-            Some(format) => self.tiled_attention(op, node, (&pages, format)),
+            Some(formats) => self.tiled_attention(op, node, (&pages, formats)),
             None => Ok(vec![self.plain_attention(op, node, (&pages, window))?]),
         }
     }
@@ -104,8 +155,7 @@ impl Frame<'_> {
         node: &Node,
         (pages, window): (&LayerPages<'_>, u32),
     ) -> Result<Call, DeviceError> {
-        let LayerPages { layout, address, page_bytes, value_offset } = *pages;
-        let (key, value) = page_formats(layout)?;
+        let LayerPages { layout, address, page_bytes, value_offset, .. } = *pages;
         let made = node.outputs[0];
         let mut arguments = arguments![(self.values)(made), (self.values)(node.inputs[0]), address];
         arguments.extend(self.lists.tables(layout.group.0 as usize).map(Argument::from));
@@ -122,8 +172,8 @@ impl Frame<'_> {
             op.soft_cap.unwrap_or(0.0),
             window,
         ]);
-        let formats = [("K", key.name()), ("V", value.name()), ("Y", self.format(made).name())];
-        let need = (Variant::new("attention", &formats), "attention");
+        arguments.extend(self.open_arguments(pages));
+        let need = (plain_attention(page_formats(layout)?, self.format(made)), "attention");
         let shared_bytes = word(layout.key_dim * size_of::<f32>());
         let grid = [word(self.rows), word(op.heads), 1];
         Ok(Call { need, grid, block: PLAIN_THREADS, shared_bytes, arguments })
@@ -133,7 +183,7 @@ impl Frame<'_> {
         &self,
         op: &Attention,
         node: &Node,
-        pages: (&LayerPages<'_>, Number),
+        pages: (&LayerPages<'_>, PageFormats),
     ) -> Result<Vec<Call>, DeviceError> {
         let layout = pages.0.layout;
         let group = op.heads / layout.kv_heads;
@@ -163,12 +213,12 @@ impl Frame<'_> {
         &self,
         op: &Attention,
         node: &Node,
-        (pages, format): (&LayerPages<'_>, Number),
+        (pages, formats): (&LayerPages<'_>, PageFormats),
         (work, window): (&Work, u32),
     ) -> Call {
         let layout = pages.layout;
         let [_, row_index, page_list, table_base] = self.lists.tables(layout.group.0 as usize);
-        let arguments = arguments![
+        let mut arguments = arguments![
             (self.values)(node.outputs[0]),
             self.partials,
             (self.values)(node.inputs[0]),
@@ -190,6 +240,7 @@ impl Frame<'_> {
             window,
             word(work.split_lines),
         ];
+        arguments.extend(self.open_arguments(pages));
         let dim = layout.key_dim;
         let stages = if dim <= 64 {
             8
@@ -199,7 +250,7 @@ impl Frame<'_> {
             4
         };
         let shared_bytes = stages * dim * 128 + work.split_lines * (dim * 2 + 544);
-        let made = (format, self.format(node.outputs[0]));
+        let made = (formats, self.format(node.outputs[0]));
         let need = (tiled_attention("attention_split", made, dim, op.soft_cap.is_some()), "attention_split");
         let grid = [2 * self.device.processors, 1, 1];
         Call { need, grid, block: 160, shared_bytes: word(shared_bytes), arguments }
@@ -210,7 +261,7 @@ impl Frame<'_> {
         &self,
         op: &Attention,
         node: &Node,
-        (pages, format): (&LayerPages<'_>, Number),
+        (pages, formats): (&LayerPages<'_>, PageFormats),
         (work, window): (&Work, u32),
         run: std::ops::Range<usize>,
     ) -> Call {
@@ -227,7 +278,7 @@ impl Frame<'_> {
             word(op.heads),
             window,
         ];
-        let formats = (format, self.format(made));
+        let formats = (formats, self.format(made));
         let variant = tiled_attention("attention_split", formats, layout.key_dim, op.soft_cap.is_some());
         let grid = [word(run.len()), word(op.heads), word(layout.key_dim.div_ceil(32))];
         Call { need: (variant, "attention_fold"), grid, block: 128, shared_bytes: 0, arguments }
@@ -237,7 +288,7 @@ impl Frame<'_> {
         &self,
         op: &Attention,
         node: &Node,
-        (pages, format): (&LayerPages<'_>, Number),
+        (pages, formats): (&LayerPages<'_>, PageFormats),
         (work, window): (&Work, u32),
     ) -> Call {
         let (layout, made) = (pages.layout, node.outputs[0]);
@@ -254,18 +305,21 @@ impl Frame<'_> {
             op.soft_cap.unwrap_or(0.0),
             window,
         ]);
+        arguments.extend(self.open_arguments(pages));
         let dim = layout.key_dim;
         let is_wide = has_wide_kernel(self.device, dim);
         let warps = if dim > 128 { 4 } else { 8 };
         let totals = if dim > 64 { warps * 16 * dim * 4 } else { 0 };
+        // Codes on their way.
+        let codes = if formats == PageFormats::Int8 { 2 * (dim * 130 + 128) } else { 0 };
         let (file, block, shared_bytes) = match is_wide {
-            true => ("attention_wide", 384, 1024 + 6 * dim * 128 + 128 * dim * 4),
+            true => ("attention_wide", 384, 1024 + 6 * dim * 128 + 128 * dim * 4 + codes),
             false => {
                 let bytes = 1024 + 4 * dim * 128 + warps * 16 * (dim * 2 + 16) + totals;
                 ("attention_prefill", 32 * (warps + 1), bytes)
             }
         };
-        let formats = (format, self.format(made));
+        let formats = (formats, self.format(made));
         let need = (tiled_attention(file, formats, dim, op.soft_cap.is_some()), "attention_prefill");
         let grid = [word(work.tile_count), word(layout.kv_heads), 1];
         Call { need, grid, block: word(block), shared_bytes: word(shared_bytes), arguments }
@@ -274,7 +328,9 @@ impl Frame<'_> {
     /// The window that a row sees, where the kernels can do what is asked for.
     fn window(&self, op: &Attention, layout: &PagedLayout, node: &Node) -> Result<u32, DeviceError> {
         let refused = |why: String| Err(unsupported("attention", self.reason(&why)));
-        if node.inputs.len() > 1 {
+        // The keys that were written, which attention over int8 names, are read in the open pages.
+        let written = if layout.key_format == KvFormat::Int8 { 2 } else { 1 };
+        if node.inputs.len() > written {
             return refused("rows that are not written have no kernel yet".to_owned());
         }
         if layout.value_dim > VALUE_DIM_MAX {

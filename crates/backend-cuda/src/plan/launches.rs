@@ -78,6 +78,8 @@ pub(super) struct Frame<'a> {
     pub(super) gathered: Address,
     /// The lists of the rows of experts.
     pub(super) groups: Groups,
+    /// For keys in half precision of pages that the step both begins and fills.
+    pub(super) open_scratch: Address,
 }
 
 /// A list of arguments from addresses and numbers.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! ids [rows] · taken [rows][2] · positions [rows][3] · row_sequence [rows] · row_index [rows] · output_rows [outputs] · sequence_length [sequences]
+//! with keys in int8: fills [rows that are the last of their page]
 //! with recurrent state: runs [sequences][4] · row_unit [rows]
 //! for each page group: table_base [sequences]
 //! for each way in which layers attend: split_count [1] · partial_offset [rows]
@@ -20,7 +21,7 @@ use crate::error::unknown;
 use crate::state::CudaState;
 use crate::units::{NO_UNIT, Uses};
 use gannet_ops::{
-    Batch, DeviceError, PAGE_TOKENS, PageLifetime, SequenceRows, StateLayout, StepId, TokenSource,
+    Batch, DeviceError, PAGE_TOKENS, PageLifetime, PageTable, SequenceRows, StateLayout, StepId, TokenSource,
 };
 use std::ops::Range;
 
@@ -28,6 +29,8 @@ use std::ops::Range;
 const ALIGNMENT: usize = 4;
 /// An id that is none: the row brings an embedding.
 const NO_ID: u32 = u32::MAX;
+/// A row that is none.
+const NO_ROW: u32 = u32::MAX;
 /// Words of an item of work.
 const ITEM_WORDS: usize = 4;
 
@@ -92,6 +95,9 @@ pub(super) struct Metadata {
     row_sequence: usize,
     row_index: usize,
     output_rows: usize,
+    /// Rows that are the last of their page, and places for more where a graph has such.
+    fills: usize,
+    fill_count: usize,
     sequence_length: usize,
     /// Places in the lists that follow from the number of sequences.
     sequences: usize,
@@ -134,6 +140,11 @@ impl Lists<'_> {
         self.at(self.metadata.sequence_length)
     }
 
+    /// Rows that are the last of their page, and how many places they have.
+    pub(super) fn fills(&self) -> (Address, usize) {
+        (self.at(self.metadata.fills), self.metadata.fill_count)
+    }
+
     /// Sequences, and places for more where a graph has such.
     pub(super) fn sequences(&self) -> usize {
         self.metadata.sequences
@@ -158,7 +169,8 @@ impl Metadata {
         // With a row to be split and one in a tile, both kinds of kernels are needed.
         let runs = std::iter::once(0..1).collect();
         let work = Work { has_folds: true, tile_count: 1, split_lines: 16, runs, ..Work::default() };
-        Self { groups: vec![0; groups], sequences: 1, work: vec![work; ways], ..Self::default() }
+        let (groups, work) = (vec![0; groups], vec![work; ways]);
+        Self { groups, sequences: 1, work, fill_count: 1, ..Self::default() }
     }
 
     /// The most partial sums of any way.
@@ -183,11 +195,12 @@ impl Metadata {
             && batch.pages.len() + groups <= pages_at_most(padding, groups)
     }
 
-    /// Fills the lists from a batch in which everything is known; `vocabulary` is that of the ids.
+    /// Fills the lists from a batch in which everything is known; `vocabulary` is that of the ids, and `open_pages` are the pages of
+    /// the scratch for keys of pages that the step both begins and fills.
     pub(super) fn fill(
         &mut self,
         (batch, fit): (&Batch, Fit),
-        vocabulary: usize,
+        (vocabulary, open_pages): (usize, usize),
         (layout, state, uses): (&StateLayout, &CudaState, &Uses),
         ways: &[Shape],
     ) -> Result<(), DeviceError> {
@@ -201,6 +214,9 @@ impl Metadata {
         let lengths = batch.sequences.iter().map(|sequence| sequence.length.at_most());
         self.sequence_length = self.words.add_padded(lengths, sequences, |_| 0);
         self.sequences = sequences;
+        if layout.groups.iter().any(|group| group.lifetime == PageLifetime::Open) {
+            self.fill_full_pages(batch, fit);
+        }
         if layout.is_recurrent() {
             let rows = if let Fit::Padded(Padding { rows, .. }) = fit { rows } else { batch.rows.len() };
             // A place beyond the sequences has no rows.
@@ -213,7 +229,7 @@ impl Metadata {
         if let Some((work, items)) = self.work.first_mut().zip(items.first()) {
             work.splits = self.words.add(items.splits.iter().flatten().copied());
         }
-        self.place_pages((batch, fit), (layout, state))?;
+        self.place_pages((batch, fit), (layout, state), open_pages)?;
         match fit {
             Fit::Exact => self.place_exactly(&items),
             Fit::Padded(padding) => {
@@ -243,6 +259,14 @@ impl Metadata {
         self.row_index = words.add_padded(batch.rows.iter().map(|row| row.index), rows, within_page);
         self.output_rows = words.add_padded(batch.outputs.iter().map(|output| output.row), outputs, |_| 0);
         Ok(())
+    }
+
+    fn fill_full_pages(&mut self, batch: &Batch, fit: Fit) {
+        let is_last = |index: u32| index as usize % PAGE_TOKENS == PAGE_TOKENS - 1;
+        let rows = (0..).zip(&batch.rows).filter(|(_, row)| is_last(row.index)).map(|(row, _)| row);
+        let places = if let Fit::Padded(Padding { rows, .. }) = fit { rows } else { 0 };
+        self.fills = self.words.add_padded(rows, places, |_| NO_ROW);
+        self.fill_count = self.words.0.len() - self.fills;
     }
 
     /// Adds what each way makes of the batch, but for its items.
@@ -276,11 +300,17 @@ impl Metadata {
         &mut self,
         (batch, fit): (&Batch, Fit),
         (layout, state): (&StateLayout, &CudaState),
+        open_pages: usize,
     ) -> Result<(), DeviceError> {
         let pages = self.words.add(batch.pages.iter().map(|page| page.0)) as u32;
         for (group, lifetime) in layout.groups.iter().map(|group| group.lifetime).enumerate() {
+            let from = state.scratch_from(group);
+            let mut scratch = from..from + open_pages as u32;
             for (number, sequence) in batch.sequences.iter().enumerate() {
                 check_pages(batch, sequence, (group, lifetime), state)?;
+                if lifetime == PageLifetime::Open {
+                    self.place_open_pages(batch, (pages, &sequence.tables[group]), &mut scratch)?;
+                }
                 let table = &sequence.tables[group];
                 let base = (pages + table.pages.start).wrapping_sub(table.released);
                 self.words.0[self.groups[group] + number] = base;
@@ -288,6 +318,28 @@ impl Metadata {
             if let Fit::Padded(Padding { rows, .. }) = fit {
                 self.words.0.push(state.spare_page(group));
                 self.words.0[self.groups[group] + rows] = self.words.0.len() as u32 - 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Names pages of the scratch where a page of open keys is that of a later page too: a sequence's rows are written at once, and
+    /// only the keys of the last of such pages are read by later steps.
+    fn place_open_pages(
+        &mut self,
+        batch: &Batch,
+        (pages, table): (u32, &PageTable),
+        scratch: &mut Range<u32>,
+    ) -> Result<(), DeviceError> {
+        let listed = batch.pages_of(table);
+        for (place, page) in listed.iter().enumerate() {
+            if listed[place + 1..].contains(page) {
+                let missing = || {
+                    let reason = "more pages share it than the step has rows for".to_owned();
+                    unknown("page of open keys", u64::from(page.0), reason)
+                };
+                self.words.0[(pages + table.pages.start) as usize + place] =
+                    scratch.next().ok_or_else(missing)?;
             }
         }
         Ok(())
@@ -333,9 +385,9 @@ impl Metadata {
 
 /// Words of a padded batch before the items of the ways after the first, at most.
 fn near_at_most(padding: Padding, (groups, ways): (usize, &[Shape])) -> usize {
-    // Of a row: id, what it takes, position, sequence, index, output, length, run and unit; a base in each group; partial sums and
-    // a count in each way.
-    let lists = 15 + groups + 2 * ways.len();
+    // Of a row: id, what it takes, position, sequence, index, output, whether it fills a page, length, run and unit; a base in each
+    // group; partial sums and a count in each way.
+    let lists = 16 + groups + 2 * ways.len();
     let items = ways.first().map_or(0, |way| items_at_most(way, padding));
     let near = lists * (padding.rows + 1 + ALIGNMENT) + items + pages_at_most(padding, groups) + ALIGNMENT;
     near.next_multiple_of(ALIGNMENT)
@@ -388,7 +440,8 @@ fn check_pages(
     let first = sequence.length.at_most() as usize;
     let end = first + sequence.rows.len();
     let start = match lifetime {
-        PageLifetime::Full | PageLifetime::Open => 0,
+        PageLifetime::Full => 0,
+        PageLifetime::Open => first,
         PageLifetime::Window(window) => (first + 1).saturating_sub(window as usize),
     };
     let table = &sequence.tables[group];

@@ -84,6 +84,8 @@ pub(crate) struct CudaPlan {
     /// For the rows of products by experts, and for the lists of these.
     gathered: DeviceBuffer,
     groups: DeviceBuffer,
+    /// For keys in half precision of pages that a step both begins and fills.
+    open_scratch: DeviceBuffer,
     /// For the partial sums of rows that are split over their keys.
     partials: DeviceBuffer,
     /// How often they got other memory.
@@ -134,6 +136,7 @@ impl CudaPlan {
         let values = Values::new(device, &folds.placed(&program), (limits, &formats))?;
         let rounded =
             DeviceBuffer::new(driver, parts::rounded_bytes(&program, limits, (&weights, &formats)))?;
+        let (open_pages, open_page_bytes) = attention::open_scratch(&program, limits);
         let stacked_bytes = limits.rows * projections::stacked_columns(&program) * size_of::<f32>();
         let parts = Parts { program: &program, weights: &weights, formats: &formats, limits };
         let gathered = DeviceBuffer::new(driver, parts.gathered_bytes(properties))?;
@@ -155,6 +158,7 @@ impl CudaPlan {
             stacked: DeviceBuffer::new(driver, stacked_bytes)?,
             unpacked: DeviceBuffer::new(driver, parts::unpacked_bytes(&program, &weights))?,
             groups: DeviceBuffer::new(driver, experts::group_bytes(&program, limits))?,
+            open_scratch: DeviceBuffer::new(driver, open_pages * open_page_bytes)?,
             rounded,
             program,
             weights,
@@ -222,7 +226,8 @@ impl CudaPlan {
 
     /// Makes what steps share no number: all bits set.
     fn poison(&self) -> Result<(), DeviceError> {
-        let beside = [&self.rounded, &self.stacked, &self.partials, &self.gathered, &self.groups];
+        let beside =
+            [&self.rounded, &self.stacked, &self.partials, &self.gathered, &self.groups, &self.open_scratch];
         for buffer in self.values.buffers.iter().chain(beside) {
             self.device.driver.fill(buffer.address(), buffer.bytes(), u8::MAX)?;
         }
@@ -237,7 +242,8 @@ impl CudaPlan {
         kept: &mut Kept,
     ) -> Result<(), DeviceError> {
         let layout = (&*self.program.state, state, uses);
-        self.metadata.fill((batch, fit), vocabulary(&self.program), layout, &self.ways)?;
+        let (open_pages, _) = attention::open_scratch(&self.program, &self.limits);
+        self.metadata.fill((batch, fit), (vocabulary(&self.program), open_pages), layout, &self.ways)?;
         let driver = Arc::clone(&self.device.driver);
         let partials = self.metadata.partials().saturating_mul(parts::partial_bytes(&self.program));
         if self.partials.bytes() < partials {
@@ -306,6 +312,7 @@ impl CudaPlan {
             unpacked: self.unpacked.address(),
             gathered: self.gathered.address(),
             groups: Groups::new(self.groups.address(), &self.program, &self.limits),
+            open_scratch: self.open_scratch.address(),
         })
     }
 
@@ -508,6 +515,7 @@ impl Plan for CudaPlan {
             &self.unpacked,
             &self.gathered,
             &self.groups,
+            &self.open_scratch,
             &self.partials,
             &self.draw_room,
             &self.count_room,

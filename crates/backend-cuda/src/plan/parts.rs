@@ -68,6 +68,7 @@ impl Parts<'_> {
             unpacked: Address::NONE,
             gathered: Address::NONE,
             groups: Groups::nowhere(),
+            open_scratch: Address::NONE,
         };
         let mut needs: Vec<Need> = Vec::new();
         for node in &program.nodes[..program.sampling_start()] {

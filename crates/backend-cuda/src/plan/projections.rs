@@ -60,17 +60,20 @@ impl Frame<'_> {
         let sizes = HeadSizes::of(self.program, found.state, widths).expect("the plan took the node as one");
         let mut calls = self.product(node, self.stacked, Number::F32);
         calls.push(self.finish(&found, sizes, node)?);
+        calls.extend(self.quantise_keys(&(self.pages)(found.state))?);
         Ok(calls)
     }
 
     fn finish(&self, found: &QueryKeyValue<'_>, sizes: HeadSizes, node: &Node) -> Result<Call, DeviceError> {
-        let LayerPages { layout, address, page_bytes, value_offset } = (self.pages)(found.state);
+        let pages = (self.pages)(found.state);
+        let LayerPages { layout, address, page_bytes, value_offset, .. } = pages;
         let weights = found.norms.map(|(norms, _)| norms.map(|norm| self.weight(norm)));
         let [query_norm, key_norm] = weights.unwrap_or([Address::NONE; 2]);
         let table = found.ropes.map(|[query, _]| &query.table);
         let [frequencies, axes] = table.map_or([Address::NONE; 2], |table| self.ropes.of(table));
         let mut arguments = arguments![
             (self.values)(node.outputs[0]),
+            node.outputs.get(1).map_or(Address::NONE, |keys| (self.values)(*keys)),
             address,
             self.stacked,
             query_norm,
@@ -90,6 +93,7 @@ impl Frame<'_> {
             page_bytes,
             value_offset,
         ]);
+        arguments.extend(self.open_arguments(&pages));
         let need =
             (write_pages("finish_qkv", page_formats(layout)?, is_tiled(self.device, layout)), "finish_qkv");
         let blocks = (sizes.columns() / sizes.dim).div_ceil(HEADS_OF_BLOCK);

@@ -6,7 +6,7 @@
 //! its keys. Both give the same bits, so the choice follows the number of rows.
 
 use gannet_ops::numerics::KEY_SPLIT;
-use gannet_ops::{Batch, SequenceRows};
+use gannet_ops::{Batch, PAGE_TOKENS, SequenceRows};
 use std::ops::Range;
 
 /// Rows of a sequence that are split over its keys, at most.
@@ -26,6 +26,8 @@ pub(super) struct Shape {
     pub(super) window: u32,
     /// Lines of a tile of rows, at most.
     pub(super) tile_lines: usize,
+    /// Rows see the keys of their own page in another form than others do, so that the rows of an item share their page.
+    pub(super) has_open_keys: bool,
 }
 
 /// The lists of one way, as places in the step's words.
@@ -120,14 +122,27 @@ impl Shape {
         splits: &mut Vec<[u32; 4]>,
         lines: &mut usize,
     ) {
-        let rows_max = self.rows_of_item() as u32;
-        for first in sequence.rows.clone().step_by(rows_max as usize) {
-            let rows = rows_max.min(sequence.rows.end - first);
+        for Range { start, end } in self.cut(batch, sequence, self.rows_of_item()) {
+            let rows = end - start;
             *lines = (*lines).max(rows as usize * self.group);
-            let [low, high] = [first, first + rows - 1].map(|row| batch.rows[row as usize].index);
+            let [low, high] = [start, end - 1].map(|row| batch.rows[row as usize].index);
             let seen = self.splits(low).start..self.splits(high).end;
-            splits.extend(seen.map(|split| [first, rows, number as u32, split as u32]));
+            splits.extend(seen.map(|split| [start, rows, number as u32, split as u32]));
         }
+    }
+
+    /// The rows of a sequence in pieces of at most so many, cut at the edges of pages where it matters.
+    fn cut(&self, batch: &Batch, sequence: &SequenceRows, rows_max: usize) -> Vec<Range<u32>> {
+        let mut pieces = Vec::new();
+        let mut start = sequence.rows.start;
+        while start < sequence.rows.end {
+            let of_page = PAGE_TOKENS - batch.rows[start as usize].index as usize % PAGE_TOKENS;
+            let rows = if self.has_open_keys { rows_max.min(of_page) } else { rows_max };
+            let end = sequence.rows.end.min(start + rows as u32);
+            pieces.push(start..end);
+            start = end;
+        }
+        pieces
     }
 
     /// Items `[first row, rows, sequence, 0]`, each with the index of its last row.
@@ -137,11 +152,9 @@ impl Shape {
         (number, sequence): (usize, &SequenceRows),
         tiles: &mut Vec<(u32, [u32; 4])>,
     ) {
-        let rows_max = (self.tile_lines / self.group).max(1) as u32;
-        for first in sequence.rows.clone().step_by(rows_max as usize) {
-            let rows = rows_max.min(sequence.rows.end - first);
-            let last = batch.rows[(first + rows - 1) as usize].index;
-            tiles.push((last, [first, rows, number as u32, 0]));
+        for Range { start, end } in self.cut(batch, sequence, (self.tile_lines / self.group).max(1)) {
+            let last = batch.rows[end as usize - 1].index;
+            tiles.push((last, [start, end - start, number as u32, 0]));
         }
     }
 }
@@ -176,6 +189,12 @@ mod tests {
         batch
     }
 
+    /// Rows of an item share their page where they have to.
+    fn check_page(shape: Shape, batch: &Batch, first: u32, row: u32) {
+        let [first, row] = [first, row].map(|row| batch.rows[row as usize].index as usize / PAGE_TOKENS);
+        assert!(!shape.has_open_keys || first == row, "an item reaches from page {first} to {row}");
+    }
+
     fn check(shape: Shape, sequences: &[(u32, u32)]) {
         let batch = batch(sequences);
         let work = shape.items(&batch);
@@ -187,6 +206,7 @@ mod tests {
             assert!(*count as usize * shape.group <= SPLIT_LINES_MAX.max(shape.group));
             for row in *first..first + count {
                 let row_facts = batch.rows[row as usize];
+                check_page(shape, &batch, *first, row);
                 assert_eq!(row_facts.sequence, *sequence);
                 let seen = shape.splits(row_facts.index);
                 if !seen.contains(&(*split as usize)) {
@@ -204,6 +224,7 @@ mod tests {
         assert!(whole_rows.iter().all(|times| *times <= 1), "a row of one split is in one item");
         for [first, count, ..] in &work.tiles {
             rows_of_tiles += count;
+            (*first..first + count).for_each(|row| check_page(shape, &batch, *first, row));
             assert!(!work.runs.iter().any(|run| run.contains(&(*first as usize))));
         }
         let rows_of_runs: usize = work.runs.iter().map(Range::len).sum();
@@ -214,9 +235,11 @@ mod tests {
     fn each_row_attends_once_over_all_splits_that_it_sees() {
         for window in [u32::MAX, 300, 1] {
             for group in [1, 4, 16, 48] {
-                let shape = Shape { group, window, tile_lines: 128 };
-                check(shape, &[(0, 1)]);
-                check(shape, &[(1000, 1), (0, 700), (255, 16), (256, 3), (2000, 17), (5, 5)]);
+                for has_open_keys in [false, true] {
+                    let shape = Shape { group, window, tile_lines: 128, has_open_keys };
+                    check(shape, &[(0, 1)]);
+                    check(shape, &[(1000, 1), (0, 700), (255, 16), (256, 3), (2000, 17), (5, 5)]);
+                }
             }
         }
     }

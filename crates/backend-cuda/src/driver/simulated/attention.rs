@@ -7,12 +7,12 @@ use super::super::Address;
 use super::kernels::{Call, Outcome, rows_at};
 use crate::error::CudaError;
 use crate::number::Number;
-use gannet_ops::PAGE_TOKENS;
 use gannet_ops::numerics::KEY_SPLIT;
 use gannet_ops::reference::gates::soft_cap;
 use gannet_ops::reference::values::{Numbers, dot};
 use gannet_ops::reference::{norms, rope};
-use gannet_ops::{Rope, RopeTable};
+use gannet_ops::{PAGE_TOKENS, Rope, RopeTable, int8};
+use half::f16;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -27,16 +27,107 @@ struct Pages {
     page_bytes: usize,
     value_offset: usize,
     is_tiled: bool,
+    /// Where keys are codes: the open pages.
+    open: Option<OpenPages>,
+}
+
+/// Pages with keys in half precision.
+struct OpenPages {
+    layer: Address,
+    scratch: Address,
+    table_base: Address,
+    page_bytes: usize,
+    scratch_from: usize,
+}
+
+impl OpenPages {
+    /// The last arguments of a kernel over pages in int8.
+    fn take(call: &mut Call<'_>) -> Result<Option<Self>, CudaError> {
+        if !call.has("INT8") {
+            return Ok(None);
+        }
+        let [layer, scratch, table_base] = call.addresses()?;
+        let (page_bytes, scratch_from) = (call.u64()?, call.u32()?);
+        Ok(Some(Self { layer, scratch, table_base, page_bytes, scratch_from }))
+    }
+}
+
+/// The codes of a head: of keys with a scale a channel, of values with one a token.
+#[derive(Clone, Copy)]
+struct Coded {
+    dim: usize,
+    are_keys: bool,
+}
+
+/// What a byte is more than its code.
+const CODE_OFFSET: i16 = 128;
+
+impl Coded {
+    /// Bytes of a head.
+    fn bytes(self) -> usize {
+        let scales = if self.are_keys { self.dim } else { PAGE_TOKENS };
+        PAGE_TOKENS * self.dim + scales * size_of::<f16>()
+    }
+
+    /// Where the scale of an element lies. How codes lie among themselves is the kernels' alone.
+    fn scale(self, element: usize) -> usize {
+        let number = if self.are_keys { element % self.dim } else { element / self.dim };
+        PAGE_TOKENS * self.dim + number * size_of::<f16>()
+    }
+
+    /// Writes codes of some numbers that share a scale.
+    fn write(self, call: &mut Call<'_>, head: Address, numbers: &[(usize, f32)]) -> Outcome {
+        let scale = int8::scale(int8::largest(numbers.iter().map(|(_, x)| *x)));
+        call.memory.write(
+            call.entry,
+            head.offset(self.scale(numbers[0].0)),
+            &scale.to_bits().to_le_bytes(),
+        )?;
+        numbers.iter().try_for_each(|(element, x)| {
+            let byte = (i16::from(int8::code(*x, scale.to_f32())) + CODE_OFFSET) as u8;
+            call.memory.write(call.entry, head.offset(*element), &[byte])
+        })
+    }
+
+    /// The numbers of a token.
+    fn read(self, call: &Call<'_>, head: Address, slot: usize) -> Result<Vec<f32>, CudaError> {
+        let number = |element: usize| {
+            let byte = call.memory.read(call.entry, head.offset(element), 1)?[0];
+            let scale = head.offset(self.scale(element));
+            let scale = call.memory.numbers(call.entry, Number::F16, (scale, 1))?[0];
+            Ok(f32::from(i16::from(byte) - CODE_OFFSET) * scale)
+        };
+        (slot * self.dim..(slot + 1) * self.dim).map(number).collect()
+    }
 }
 
 impl Pages {
     /// The page with the key of this index of a sequence.
     fn page(&self, call: &Call<'_>, sequence: usize, index: usize) -> Result<Address, CudaError> {
         let [_, pages, table_base] = self.lists;
-        let base = call.word(table_base, sequence)? as i32;
-        let place = i64::from(base) + (index / PAGE_TOKENS) as i64;
-        let place = usize::try_from(place).map_err(|_| call.odd(format!("index {index} was released")))?;
-        Ok(self.layer.offset(call.word(pages, place)? as usize * self.page_bytes))
+        let page = number(call, (pages, table_base), (sequence, index))?;
+        Ok(self.layer.offset(page * self.page_bytes))
+    }
+
+    /// The keys of a head in the open page with this index of a sequence.
+    fn open_head(
+        &self,
+        call: &Call<'_>,
+        (open, kv_heads): (&OpenPages, usize),
+        (sequence, index): (usize, usize),
+        kv_head: usize,
+    ) -> Result<Address, CudaError> {
+        let page = number(call, (self.lists[1], open.table_base), (sequence, index))?;
+        let head_bytes = PAGE_TOKENS * self.dims.0 * size_of::<f16>();
+        let page = match page.checked_sub(open.scratch_from) {
+            None => open.layer.offset(page * open.page_bytes),
+            Some(page) => open.scratch.offset(page * kv_heads * head_bytes),
+        };
+        Ok(page.offset(kv_head * head_bytes))
+    }
+
+    fn coded(&self, are_keys: bool) -> Coded {
+        Coded { dim: if are_keys { self.dims.0 } else { self.dims.1 }, are_keys }
     }
 
     fn sequence(&self, call: &Call<'_>, row: usize) -> Result<usize, CudaError> {
@@ -47,52 +138,114 @@ impl Pages {
         Ok(call.word(self.row_index, row)? as usize)
     }
 
-    /// Where each element of a head's row begins in its page, in elements.
-    fn elements(&self, (kv_head, index): (usize, usize), dim: usize) -> Vec<usize> {
-        let (head, slot) = (kv_head * PAGE_TOKENS * dim, index % PAGE_TOKENS);
+    /// Where each element of a row begins in its head, in elements.
+    fn elements(&self, index: usize, dim: usize) -> Vec<usize> {
+        let slot = index % PAGE_TOKENS;
         let tiled = |column: usize| (slot / 8 * (dim / 8) + column / 8) * 64 + slot % 8 * 8 + column % 8;
         let plain = |column: usize| slot * dim + column;
-        (0..dim).map(|column| head + if self.is_tiled { tiled(column) } else { plain(column) }).collect()
+        (0..dim).map(|column| if self.is_tiled { tiled(column) } else { plain(column) }).collect()
     }
 
     /// Writes the keys and values of a row to its page.
     fn write(&self, call: &mut Call<'_>, row: usize, [keys, values]: [&[f32]; 2]) -> Outcome {
         let (index, sequence) = (self.index(call, row)?, self.sequence(call, row)?);
         let page = self.page(call, sequence, index)?;
-        let sides = [
-            ("K", self.formats.0, self.dims.0, page, keys),
-            ("V", self.formats.1, self.dims.1, page.offset(self.value_offset), values),
-        ];
-        for (define, format, dim, start, numbers) in sides {
-            for (kv_head, head) in numbers.chunks(dim).enumerate() {
-                for (element, x) in self.elements((kv_head, index), dim).into_iter().zip(head) {
-                    call.put(define, start.offset(element * format.bytes()), &[*x])?;
-                }
+        let (key_dim, value_dim) = self.dims;
+        let kv_heads = keys.len() / key_dim;
+        for (kv_head, x) in keys.chunks(key_dim).enumerate() {
+            let head = match &self.open {
+                Some(open) => self.open_head(call, (open, kv_heads), (sequence, index), kv_head)?,
+                None => page.offset(kv_head * PAGE_TOKENS * key_dim * self.formats.0.bytes()),
+            };
+            self.write_head(call, (head, self.formats.0), index, x)?;
+        }
+        let values_start = page.offset(self.value_offset);
+        for (kv_head, x) in values.chunks(value_dim).enumerate() {
+            if self.open.is_some() {
+                let (coded, slot) = (self.coded(false), index % PAGE_TOKENS);
+                let numbers: Vec<(usize, f32)> = (slot * value_dim..).zip(x.iter().copied()).collect();
+                coded.write(call, values_start.offset(kv_head * coded.bytes()), &numbers)?;
+                continue;
             }
+            let head = values_start.offset(kv_head * PAGE_TOKENS * value_dim * self.formats.1.bytes());
+            self.write_head(call, (head, self.formats.1), index, x)?;
         }
         Ok(())
     }
 
-    fn key(&self, call: &Call<'_>, page: Address, at: (usize, usize)) -> Result<Vec<f32>, CudaError> {
-        self.read(call, page, (self.formats.0, self.elements(at, self.dims.0)))
+    fn write_head(
+        &self,
+        call: &mut Call<'_>,
+        (head, format): (Address, Number),
+        index: usize,
+        x: &[f32],
+    ) -> Outcome {
+        for (element, x) in self.elements(index, x.len()).into_iter().zip(x) {
+            call.memory.write(call.entry, head.offset(element * format.bytes()), &format.encode(&[*x]))?;
+        }
+        Ok(())
     }
 
-    fn value(&self, call: &Call<'_>, page: Address, at: (usize, usize)) -> Result<Vec<f32>, CudaError> {
-        self.read(call, page.offset(self.value_offset), (self.formats.1, self.elements(at, self.dims.1)))
-    }
-
-    fn read(
+    /// The key of an index, as a row of the same sequence at another index sees it.
+    fn key(
         &self,
         call: &Call<'_>,
-        start: Address,
-        (format, elements): (Number, Vec<usize>),
+        (sequence, index, seen_from): (usize, usize, usize),
+        (kv_head, kv_heads): (usize, usize),
     ) -> Result<Vec<f32>, CudaError> {
-        // From the first element to the last one, since they lie near each other.
-        let (first, count) = (elements[0], elements[elements.len() - 1] + 1 - elements[0]);
-        let place = (start.offset(first * format.bytes()), count);
-        let numbers = call.memory.numbers(call.entry, format, place)?;
-        Ok(elements.into_iter().map(|element| numbers[element - first]).collect())
+        let page = self.page(call, sequence, index)?;
+        let head = match &self.open {
+            Some(open) if index / PAGE_TOKENS == seen_from / PAGE_TOKENS => {
+                self.open_head(call, (open, kv_heads), (sequence, index), kv_head)?
+            }
+            Some(_) => {
+                let coded = self.coded(true);
+                return coded.read(call, page.offset(kv_head * coded.bytes()), index % PAGE_TOKENS);
+            }
+            None => page.offset(kv_head * PAGE_TOKENS * self.dims.0 * self.formats.0.bytes()),
+        };
+        read(call, head, (self.formats.0, self.elements(index, self.dims.0)))
     }
+
+    fn value(
+        &self,
+        call: &Call<'_>,
+        (sequence, index): (usize, usize),
+        kv_head: usize,
+    ) -> Result<Vec<f32>, CudaError> {
+        let start = self.page(call, sequence, index)?.offset(self.value_offset);
+        if self.open.is_some() {
+            let coded = self.coded(false);
+            return coded.read(call, start.offset(kv_head * coded.bytes()), index % PAGE_TOKENS);
+        }
+        let head = start.offset(kv_head * PAGE_TOKENS * self.dims.1 * self.formats.1.bytes());
+        read(call, head, (self.formats.1, self.elements(index, self.dims.1)))
+    }
+}
+
+/// The number of the page with this index of a sequence.
+fn number(
+    call: &Call<'_>,
+    (pages, table_base): (Address, Address),
+    (sequence, index): (usize, usize),
+) -> Result<usize, CudaError> {
+    let base = call.word(table_base, sequence)? as i32;
+    let place = i64::from(base) + (index / PAGE_TOKENS) as i64;
+    let place = usize::try_from(place).map_err(|_| call.odd(format!("index {index} was released")))?;
+    Ok(call.word(pages, place)? as usize)
+}
+
+/// Elements of a head.
+fn read(
+    call: &Call<'_>,
+    head: Address,
+    (format, elements): (Number, Vec<usize>),
+) -> Result<Vec<f32>, CudaError> {
+    // From the first element to the last one, since they lie near each other.
+    let (first, count) = (elements[0], elements[elements.len() - 1] + 1 - elements[0]);
+    let place = (head.offset(first * format.bytes()), count);
+    let numbers = call.memory.numbers(call.entry, format, place)?;
+    Ok(elements.into_iter().map(|element| numbers[element - first]).collect())
 }
 
 pub(super) fn write_kv(call: &mut Call<'_>) -> Outcome {
@@ -100,24 +253,63 @@ pub(super) fn write_kv(call: &mut Call<'_>) -> Outcome {
     let [rows, kv_heads, key_dim, value_dim] = call.sizes()?;
     let (page_bytes, value_offset) = (call.u64()?, call.u64()?);
     let formats = (call.number("K"), call.number("V"));
-    let is_tiled = call.has("CORE");
+    let (is_tiled, open) = (call.has("CORE"), OpenPages::take(call)?);
     let (lists, dims) = ([row_sequence, pages, base], (key_dim, value_dim));
-    let pages = Pages { layer, lists, row_index, formats, dims, page_bytes, value_offset, is_tiled };
+    let pages = Pages { layer, lists, row_index, formats, dims, page_bytes, value_offset, is_tiled, open };
     let [k, v] = [call.matrix(k, rows, kv_heads * key_dim)?, call.matrix(v, rows, kv_heads * value_dim)?];
     (0..rows).try_for_each(|row| pages.write(call, row, [k.row(row), v.row(row)]))
 }
 
+/// Codes of the keys of full pages.
+pub(super) fn quantise_keys(call: &mut Call<'_>) -> Outcome {
+    let [layer, fills, row_sequence, row_index, pages, base] = call.addresses()?;
+    let ([kv_heads, dim], page_bytes) = (call.sizes()?, call.u64()?);
+    let (formats, lists) = ((call.number("K"), Number::F32), [row_sequence, pages, base]);
+    let (is_tiled, open) = (call.has("CORE"), OpenPages::take(call)?);
+    let pages = Pages {
+        layer,
+        lists,
+        row_index,
+        formats,
+        dims: (dim, 0),
+        page_bytes,
+        value_offset: 0,
+        is_tiled,
+        open,
+    };
+    let coded = pages.coded(true);
+    for place in 0..call.grid()[0] as usize {
+        let row = call.word(fills, place)?;
+        if row == u32::MAX {
+            continue;
+        }
+        let (sequence, last) = (pages.sequence(call, row as usize)?, pages.index(call, row as usize)?);
+        let page = pages.page(call, sequence, last)?;
+        for kv_head in 0..kv_heads {
+            let first = last + 1 - PAGE_TOKENS;
+            let key = |index| pages.key(call, (sequence, index, last), (kv_head, kv_heads));
+            let keys = (first..=last).map(key).collect::<Result<Vec<_>, _>>()?;
+            for channel in 0..dim {
+                let of_slot = |(slot, key): (usize, &Vec<f32>)| (slot * dim + channel, key[channel]);
+                let numbers: Vec<(usize, f32)> = keys.iter().enumerate().map(of_slot).collect();
+                coded.write(call, page.offset(kv_head * coded.bytes()), &numbers)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// `head_norm`, `rope` and `write_kv` of stacked queries, keys and values.
 pub(super) fn finish_qkv(call: &mut Call<'_>) -> Outcome {
-    let [q, layer, qkv, query_norm, key_norm, positions, frequencies, axes] = call.addresses()?;
+    let [q, k, layer, qkv, query_norm, key_norm, positions, frequencies, axes] = call.addresses()?;
     let [row_sequence, row_index, pages, base] = call.addresses()?;
     let [heads, kv_heads, dim, pairs] = call.sizes()?;
     let (attention_scale, epsilon) = (call.f32()?, call.f32()?);
     let (page_bytes, value_offset) = (call.u64()?, call.u64()?);
     let (formats, lists) = ((call.number("K"), call.number("V")), [row_sequence, pages, base]);
-    let is_tiled = call.has("CORE");
-    let pages =
-        Pages { layer, lists, row_index, formats, dims: (dim, dim), page_bytes, value_offset, is_tiled };
+    let (is_tiled, open) = (call.has("CORE"), OpenPages::take(call)?);
+    let dims = (dim, dim);
+    let pages = Pages { layer, lists, row_index, formats, dims, page_bytes, value_offset, is_tiled, open };
     let rows = call.grid()[1] as usize;
     let stacked = call.matrix(qkv, rows, (heads + 2 * kv_heads) * dim)?;
     let part = |start: usize, heads: usize| {
@@ -142,6 +334,9 @@ pub(super) fn finish_qkv(call: &mut Call<'_>) -> Outcome {
     let key = placed(part(heads, kv_heads), key_norm, kv_heads)?;
     let value = part(heads + kv_heads, kv_heads);
     call.put_floats(q, &query.data)?;
+    if k != Address::NONE {
+        call.put_floats(k, &key.data)?;
+    }
     (0..rows).try_for_each(|row| pages.write(call, row, [key.row(row), value.row(row)]))
 }
 
@@ -186,10 +381,10 @@ fn partial(
     let kv_head = head / (rule.heads / rule.kv_heads);
     let (mut scores, mut values) = (Vec::new(), Vec::new());
     for key in keys {
-        let page = pages.page(call, sequence, key)?;
-        let score = rule.scale * dot(q, &pages.key(call, page, (kv_head, key))?);
+        let found = pages.key(call, (sequence, key, index), (kv_head, rule.kv_heads))?;
+        let score = rule.scale * dot(q, &found);
         scores.push(if rule.soft_cap > 0.0 { soft_cap(score, rule.soft_cap) } else { score });
-        values.push(pages.value(call, page, (kv_head, key))?);
+        values.push(pages.value(call, (sequence, key), kv_head)?);
     }
     if scores.is_empty() {
         return Ok(None);
@@ -236,8 +431,9 @@ pub(super) fn attention(call: &mut Call<'_>) -> Outcome {
     let (page_bytes, value_offset) = (call.u64()?, call.u64()?);
     let (scale, soft_cap, window) = (call.f32()?, call.f32()?, call.u32()?);
     let formats = (call.number("K"), call.number("V"));
-    let (lists, dims) = ([row_sequence, pages, base], (key_dim, value_dim));
-    let pages = Pages { layer, lists, row_index, formats, dims, page_bytes, value_offset, is_tiled: false };
+    let (lists, dims, open) = ([row_sequence, pages, base], (key_dim, value_dim), OpenPages::take(call)?);
+    let is_tiled = false;
+    let pages = Pages { layer, lists, row_index, formats, dims, page_bytes, value_offset, is_tiled, open };
     let rule = Rule { heads, kv_heads, scale, soft_cap, window };
     let (q, sinks) = (call.matrix(q, rows, heads * key_dim)?, call.optional(sinks, heads)?);
     let mut made = Vec::new();
@@ -251,22 +447,23 @@ pub(super) fn attention(call: &mut Call<'_>) -> Outcome {
     call.put("Y", y, &made)
 }
 
-/// The pages and the rule of a kernel over pages in core order.
+/// The pages and the rule of a kernel over pages in core order; `lines` come before the open pages where a kernel takes them.
 fn tiled(
     call: &mut Call<'_>,
     layer: Address,
     (lists, row_index): ([Address; 3], Address),
-) -> Result<(Pages, Rule), CudaError> {
+) -> Result<(Pages, Rule, usize), CudaError> {
     let [heads, kv_heads] = call.sizes()?;
     let (page_bytes, value_offset) = (call.u64()?, call.u64()?);
     let (scale, soft_cap, window) = (call.f32()?, call.f32()?, call.u32()?);
     if call.has("SOFT_CAP") != (soft_cap > 0.0) {
         return Err(call.odd("a soft cap and a variant without one, or the other way round".to_owned()));
     }
-    let (format, dim) = (call.number("K"), call.size_define("DIM")?);
-    let (formats, dims) = ((format, format), (dim, dim));
-    let pages = Pages { layer, lists, row_index, formats, dims, page_bytes, value_offset, is_tiled: true };
-    Ok((pages, Rule { heads, kv_heads, scale, soft_cap, window }))
+    let lines = if call.entry == "attention_split" { call.u32()? } else { 0 };
+    let (format, dim, open) = (call.number("K"), call.size_define("DIM")?, OpenPages::take(call)?);
+    let (formats, dims, is_tiled) = ((format, format), (dim, dim), true);
+    let pages = Pages { layer, lists, row_index, formats, dims, page_bytes, value_offset, is_tiled, open };
+    Ok((pages, Rule { heads, kv_heads, scale, soft_cap, window }, lines))
 }
 
 /// An item of a list of work.
@@ -278,8 +475,8 @@ fn item(call: &Call<'_>, work: Address, number: usize) -> Result<[usize; 4], Cud
 pub(super) fn attention_split(call: &mut Call<'_>) -> Outcome {
     let [y, scratch, q, layer, row_index, pages, base, sinks, work, count, offsets, lengths] =
         call.addresses()?;
-    let (pages, rule) = tiled(call, layer, ([Address::NONE, pages, base], row_index))?;
-    let (lines, dim, sinks) = (call.u32()?, pages.dims.0, call.optional(sinks, rule.heads)?);
+    let (pages, rule, lines) = tiled(call, layer, ([Address::NONE, pages, base], row_index))?;
+    let (dim, sinks) = (pages.dims.0, call.optional(sinks, rule.heads)?);
     for number in 0..call.word(count, 0)? as usize {
         let [first, rows, sequence, split] = item(call, work, number)?;
         if rows * (rule.heads / rule.kv_heads) > lines {
@@ -341,7 +538,7 @@ pub(super) fn attention_fold(call: &mut Call<'_>) -> Outcome {
 
 pub(super) fn attention_prefill(call: &mut Call<'_>) -> Outcome {
     let [y, q, layer, row_sequence, row_index, pages, base, sinks, work] = call.addresses()?;
-    let (pages, rule) = tiled(call, layer, ([row_sequence, pages, base], row_index))?;
+    let (pages, rule, _) = tiled(call, layer, ([row_sequence, pages, base], row_index))?;
     let (sinks, dim) = (call.optional(sinks, rule.heads)?, pages.dims.0);
     for number in 0..call.grid()[0] as usize {
         let [first, rows, sequence, _] = item(call, work, number)?;

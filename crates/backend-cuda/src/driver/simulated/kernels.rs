@@ -3,7 +3,9 @@
 //! The arguments are taken in the order of the kernel's signature; a formula is that of `gannet_ops::reference`.
 
 use super::super::{Address, Argument, Launch};
-use super::attention::{attention, attention_fold, attention_prefill, attention_split, finish_qkv, write_kv};
+use super::attention::{
+    attention, attention_fold, attention_prefill, attention_split, finish_qkv, quantise_keys, write_kv,
+};
 use super::experts::{combine_experts, expert_linear, experts_many, group_experts, route_experts};
 use super::memory::Memory;
 use super::recurrent::{causal_conv, decay_gate, gated_delta_rule, gated_norm, l2_norm};
@@ -25,7 +27,7 @@ pub(super) type Outcome = Result<(), CudaError>;
 type Simulation = fn(&mut Call<'_>) -> Outcome;
 
 /// What each entry does.
-const KERNELS: [(&str, Simulation); 49] = [
+const KERNELS: [(&str, Simulation); 50] = [
     ("add", |call| pairwise(call, gates::add)),
     ("add_rms_norm", add_rms_norm),
     ("argmax", argmax),
@@ -60,6 +62,7 @@ const KERNELS: [(&str, Simulation); 49] = [
     ("linear_one", product_of_one),
     ("place_units", place_units),
     ("position_scale", scale_by_position),
+    ("quantise_keys", quantise_keys),
     ("repack", repack),
     ("rms_norm", rms_norm),
     ("rope", rotate),
