@@ -377,7 +377,7 @@ impl Frame<'_> {
         shape: [usize; 3],
         [first, count]: [usize; 2],
     ) -> Call {
-        let ([_, n, k], [rows, groups, stages]) = (sizes(product), shape);
+        let ([_, n, k], [rows, groups, _]) = (sizes(product), shape);
         let map = map(self.device, product, self.gathered, self.limits);
         let map = map.map_or(Address::NONE, |map| self.maps.of(&map));
         let routed = self.rows * product.top_k;

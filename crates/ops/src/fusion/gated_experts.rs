@@ -34,7 +34,7 @@ pub(super) fn rewrite(program: Program) -> Program {
         let end = start + NODES;
         let body = program.nodes.get(start..end)?;
         GatedExperts::of(body)?;
-        let made = body[NODES - 1].outputs[0];
-        is_inner(program, start..end, made).then_some((end, made))
+        let made = vec![body[NODES - 1].outputs[0]];
+        is_inner(program, start..end, &made).then_some((end, made))
     })
 }

@@ -178,7 +178,7 @@ impl RandomBlocks {
 fn scales(kind: Scale, scale: f32) -> Vec<u32> {
     let of = |i: usize| match kind {
         Scale::Signed(_) => {
-            let sign = if i % 2 == 0 { scale } else { -scale };
+            let sign = if i.is_multiple_of(2) { scale } else { -scale };
             f16_bits(sign * spread(i / 2 * 2)).into()
         }
         Scale::Positive(_) | Scale::Scattered => f16_bits(scale * spread(i)).into(),
