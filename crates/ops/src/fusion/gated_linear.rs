@@ -1,7 +1,7 @@
 //! Two products of one value of which one gates the other: one product over both matrices that ends in the gate.
 
-use super::{Linear, is_inner, joined};
-use crate::{FusedKind, Node, Op, Program};
+use super::{Linear, gate_by_silu, gates_joined};
+use crate::{FusedKind, Node, Program};
 
 /// What the body of [`FusedKind::GatedLinear`] is made of.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -12,28 +12,16 @@ pub struct GatedLinear {
     pub is_silu: bool,
 }
 
-/// Nodes of a body.
-const NODES: usize = 3;
-
 impl GatedLinear {
     /// Reads a body; `None` where it is another one.
     pub fn of(body: &[Node]) -> Option<Self> {
-        let [gate, up, gated] = body else { return None };
+        let is_silu = gate_by_silu(body)?;
+        let [gate, up, _] = body else { return None };
         let x = gate.inputs.first()?;
-        let linears = [Linear::of(gate, *x)?, Linear::of(up, *x)?];
-        let is_silu = gated.op == Op::SiluGate;
-        let is_gate = is_silu || gated.op == Op::GeluGate;
-        let made = [gate.outputs[0], up.outputs[0]];
-        (is_gate && gated.inputs == made).then_some(Self { linears, is_silu })
+        Some(Self { linears: [Linear::of(gate, *x)?, Linear::of(up, *x)?], is_silu })
     }
 }
 
 pub(super) fn rewrite(program: Program) -> Program {
-    joined(program, FusedKind::GatedLinear, |program, start| {
-        let end = start + NODES;
-        let body = program.nodes.get(start..end)?;
-        GatedLinear::of(body)?;
-        let made = body[NODES - 1].outputs[0];
-        is_inner(program, start..end, &[made]).then(|| (end, vec![made]))
-    })
+    gates_joined(program, FusedKind::GatedLinear, |body| GatedLinear::of(body).is_some())
 }

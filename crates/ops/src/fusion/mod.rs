@@ -67,6 +67,28 @@ impl Linear {
     }
 }
 
+/// Nodes of a body of two products and the gate of one by the other.
+const GATED_NODES: usize = 3;
+
+/// Two products, the first of which gates the second: whether by `silu`, otherwise by `gelu`; `None` for another body.
+fn gate_by_silu(body: &[Node]) -> Option<bool> {
+    let [gate, up, gated] = body else { return None };
+    let is_silu = gated.op == Op::SiluGate;
+    let is_gate = is_silu || gated.op == Op::GeluGate;
+    let made = gate.outputs.iter().chain(&up.outputs);
+    (is_gate && gated.inputs.iter().eq(made)).then_some(is_silu)
+}
+
+/// The program with each two products and their gate that `is_body` accepts made one.
+fn gates_joined(program: Program, kind: FusedKind, is_body: impl Fn(&[Node]) -> bool) -> Program {
+    joined(program, kind, |program, start| {
+        let end = start + GATED_NODES;
+        let body = program.nodes.get(start..end)?;
+        let made = body[GATED_NODES - 1].outputs.clone();
+        (is_body(body) && is_inner(program, start..end, &made)).then_some((end, made))
+    })
+}
+
 /// Whether nobody beside these nodes reads what they make, but for `made`.
 fn is_inner(program: &Program, range: Range<usize>, made: &[ValueId]) -> bool {
     let inner = &program.nodes[range.clone()];
