@@ -132,6 +132,12 @@ impl Lanes for F32x16 {
     }
 
     #[inline(always)]
+    fn larger(self, other: Self) -> Self {
+        // SAFETY: as in `splat`.
+        Self(unsafe { _mm256_max_ps(self.0, other.0) }, unsafe { _mm256_max_ps(self.1, other.1) })
+    }
+
+    #[inline(always)]
     fn fold(self) -> f32 {
         // SAFETY: as in `splat`; the rest works on registers.
         unsafe {
@@ -140,6 +146,12 @@ impl Lanes for F32x16 {
             let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
             _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
         }
+    }
+
+    #[inline(always)]
+    fn largest(self) -> f32 {
+        // SAFETY: as in `splat`.
+        largest_of_eight(unsafe { _mm256_max_ps(self.1, self.0) })
     }
 
     #[inline(always)]
@@ -180,6 +192,17 @@ fn from_u8(bytes: __m128i) -> F32x16 {
     unsafe {
         let (low, high) = (_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128::<8>(bytes)));
         F32x16(_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high))
+    }
+}
+
+/// The largest lane, each beside the one half as far as the time before.
+#[inline(always)]
+pub(super) fn largest_of_eight(eight: __m256) -> f32 {
+    // SAFETY: called by `Lanes` alone, so inside `run`.
+    unsafe {
+        let four = _mm_max_ps(_mm256_extractf128_ps::<1>(eight), _mm256_castps256_ps128(eight));
+        let two = _mm_max_ps(_mm_movehl_ps(four, four), four);
+        _mm_cvtss_f32(_mm_max_ss(_mm_movehdup_ps(two), two))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Lanes for AVX-512: one register.
 
+use super::avx2::largest_of_eight;
 use super::{Kernel, Lanes, REGISTER};
 use gannet_ops::numerics::LANES;
 use std::arch::x86_64::*;
@@ -116,6 +117,12 @@ impl Lanes for F32x16 {
     }
 
     #[inline(always)]
+    fn larger(self, other: Self) -> Self {
+        // SAFETY: as in `splat`.
+        Self(unsafe { _mm512_max_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
     fn fold(self) -> f32 {
         // SAFETY: as in `splat`; the rest works on registers.
         unsafe {
@@ -123,6 +130,15 @@ impl Lanes for F32x16 {
             let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
             let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
             _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+        }
+    }
+
+    #[inline(always)]
+    fn largest(self) -> f32 {
+        // SAFETY: as in `splat`; the rest works on registers.
+        unsafe {
+            let eight = _mm256_max_ps(_mm512_extractf32x8_ps::<1>(self.0), _mm512_castps512_ps256(self.0));
+            largest_of_eight(eight)
         }
     }
 

@@ -173,11 +173,23 @@ pub(crate) const AHEAD: usize = 4096;
 /// Asks for the line of an address, which need not be one of ours, before it is read. A hint, and none on Arm.
 #[inline(always)]
 pub(crate) fn prefetch(address: *const u8) {
+    // To the nearest cache.
+    prefetch_by::<3>(address);
+}
+
+/// As [`prefetch`], not to the nearest cache but to the one behind it.
+#[inline(always)]
+pub(crate) fn prefetch_far(address: *const u8) {
+    prefetch_by::<2>(address);
+}
+
+/// With a hint's number on x86-64.
+#[inline(always)]
+fn prefetch_by<const HINT: i32>(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 processor has the instruction; it reads nothing and takes any address.
     unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+        std::arch::x86_64::_mm_prefetch::<HINT>(address.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
@@ -241,8 +253,12 @@ pub(crate) trait Lanes: Copy {
     fn add(self, other: Self) -> Self;
     /// `self * factor + added`, rounded once.
     fn mul_add(self, factor: Self, added: Self) -> Self;
+    /// `self` where it is larger, else `other`: also where either is no number.
+    fn larger(self, other: Self) -> Self;
     /// The sum in the tree of [`gannet_ops::numerics::fold`].
     fn fold(self) -> f32;
+    /// The largest in the tree of [`gannet_ops::numerics::largest`].
+    fn largest(self) -> f32;
 
     /// Lane i becomes the fold of `lanes[i]`.
     #[inline(always)]
@@ -284,7 +300,7 @@ pub(crate) fn folds<L: Lanes, const COUNT: usize>(lanes: [L; COUNT]) -> [f32; CO
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gannet_ops::numerics::fold;
+    use gannet_ops::numerics::{fold, largest};
 
     fn sixteen(seed: u32) -> [f32; LANES] {
         std::array::from_fn(|i| ((seed * 31 + i as u32 * 17) as f32 * 0.37).sin() * 1e3)
@@ -306,6 +322,9 @@ mod tests {
                 a.mul(b),
                 a.add(b),
                 a.mul_add(b, L::splat(0.1)),
+                a.larger(b),
+                L::splat(f32::NAN).larger(a),
+                a.larger(L::splat(f32::NAN)),
                 L::fold_each(std::array::from_fn(|i| L::load(&sixteen(i as u32)))),
                 L::from_i8(&bytes),
                 L::low_nibbles(&bytes, value),
@@ -314,7 +333,7 @@ mod tests {
                 L::load_bf16(&halves),
                 L::load_part(&sixteen(3)[..5]),
             ];
-            let mut out = vec![a.fold()];
+            let mut out = vec![a.fold(), a.largest()];
             for lanes in results {
                 let mut stored = [0.0; LANES];
                 lanes.store(&mut stored);
@@ -344,9 +363,9 @@ mod tests {
         for level in IsaLevel::available() {
             let isa = Isa::new(level).expect("the level is available");
             let found = isa.run(Everything);
-            assert_eq!(found[0], fold(sixteen(1)), "{level}");
+            assert_eq!(found[..2], [fold(sixteen(1)), largest(sixteen(1))], "{level}");
             for i in 0..LANES {
-                assert_eq!(found[1 + 3 * 3 * LANES + i], fold(sixteen(i as u32)), "{level} lane {i}");
+                assert_eq!(found[2 + 6 * 3 * LANES + i], fold(sixteen(i as u32)), "{level} lane {i}");
             }
         }
     }

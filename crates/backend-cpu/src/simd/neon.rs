@@ -1,7 +1,7 @@
 //! Lanes for 64-bit Arm: four registers of four lanes. Every such processor has these instructions.
 
 use super::Lanes;
-use gannet_ops::numerics::LANES;
+use gannet_ops::numerics::{LANES, largest};
 use gannet_tensor::decode::f16_to_f32;
 use std::arch::aarch64::*;
 
@@ -70,6 +70,19 @@ impl Lanes for F32x16 {
     fn mul_add(self, factor: Self, added: Self) -> Self {
         // SAFETY: the architecture has NEON.
         Self::each(|i| unsafe { vfmaq_f32(added.0[i], self.0[i], factor.0[i]) })
+    }
+
+    #[inline(always)]
+    fn larger(self, other: Self) -> Self {
+        // SAFETY: the architecture has NEON.
+        Self::each(|i| unsafe { vbslq_f32(vcgtq_f32(self.0[i], other.0[i]), self.0[i], other.0[i]) })
+    }
+
+    #[inline(always)]
+    fn largest(self) -> f32 {
+        let mut lanes = [0.0; LANES];
+        self.store(&mut lanes);
+        largest(lanes)
     }
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! Lanes for any processor: an array, one fused multiply-add a lane.
 
 use super::Lanes;
-use gannet_ops::numerics::{LANES, fold};
+use gannet_ops::numerics::{LANES, fold, largest};
 use gannet_tensor::decode::f16_to_f32;
 
 #[derive(Clone, Copy)]
@@ -60,6 +60,16 @@ impl Lanes for F32x16 {
     #[inline(always)]
     fn mul_add(self, factor: Self, added: Self) -> Self {
         Self::each(|i| self.0[i].mul_add(factor.0[i], added.0[i]))
+    }
+
+    #[inline(always)]
+    fn larger(self, other: Self) -> Self {
+        Self::each(|i| if self.0[i] > other.0[i] { self.0[i] } else { other.0[i] })
+    }
+
+    #[inline(always)]
+    fn largest(self) -> f32 {
+        largest(self.0)
     }
 
     #[inline(always)]

@@ -6,7 +6,7 @@
 use super::super::pages::Elements;
 use super::ahead::Ahead;
 use super::tiles::Tile;
-use crate::simd::{Bf16, Code, Element, F16, LINE, Lanes};
+use crate::simd::{Bf16, Code, Element, F16, Lanes};
 use gannet_ops::numerics::{KEY_BLOCK, LANES};
 use std::ops::Range;
 
@@ -109,7 +109,9 @@ fn dots_of<L: Lanes, T: Element, const COUNT: usize>(
     if L::HOLDS_SIXTEEN && sixteens.len() == SIXTEENS {
         dots_with::<L, T, COUNT, SIXTEENS>(keys, dim, q, out, 0);
     } else {
-        for sixteen in sixteens {
+        let (keys, ahead) = keys;
+        for (pass, sixteen) in sixteens.clone().enumerate() {
+            let keys = (keys, ahead.of_pass(pass, sixteens.len()));
             dots_with::<L, T, COUNT, 1>(keys, dim, q, out, sixteen);
         }
     }
@@ -126,9 +128,9 @@ fn dots_with<L: Lanes, T: Element, const COUNT: usize, const WIDTH: usize>(
 ) {
     let q: [&[f32]; COUNT] = std::array::from_fn(|query| &q[query * dim..][..dim]);
     let mut sums = [[L::splat(0.0); WIDTH]; COUNT];
+    let mut asking = ahead.begin(dim);
     for (channel, keys) in keys[..dim].iter().enumerate() {
-        // The values of a page are as many lines as its keys.
-        ahead.ask(channel, size_of::<[T::Bits; KEY_BLOCK]>() / LINE);
+        asking.step();
         let keys = &keys.as_chunks::<LANES>().0[first..first + WIDTH];
         let mut loaded = [L::splat(0.0); WIDTH];
         for (loaded, keys) in loaded.iter_mut().zip(keys) {
@@ -192,23 +194,23 @@ fn weigh<L: Lanes, T: Element>(
 
 #[inline(always)]
 fn weigh_by<L: Lanes, T: Element, const COUNT: usize>(
-    values: (&[T::Bits], Ahead),
+    (values, ahead): (&[T::Bits], Ahead),
     width: usize,
     weights: &[[f32; KEY_BLOCK]],
     at: Range<usize>,
     sums: &mut [f32],
 ) {
     let weights = weights.first_chunk::<COUNT>().expect("as many as the caller counted");
-    let mut column = 0;
-    if L::HOLDS_SIXTEEN {
-        while column + SIXTEENS * LANES <= width {
-            columns::<L, T, COUNT, SIXTEENS>(values, (width, column), weights, at.clone(), sums);
-            column += SIXTEENS * LANES;
-        }
+    let wide = if L::HOLDS_SIXTEEN { width / (SIXTEENS * LANES) } else { 0 };
+    let narrow = (width - wide * SIXTEENS * LANES) / LANES;
+    let values = |run: usize| (values, ahead.of_pass(run, wide + narrow));
+    for run in 0..wide {
+        let column = run * SIXTEENS * LANES;
+        columns::<L, T, COUNT, SIXTEENS>(values(run), (width, column), weights, at.clone(), sums);
     }
-    while column < width {
-        columns::<L, T, COUNT, 1>(values, (width, column), weights, at.clone(), sums);
-        column += LANES;
+    for run in 0..narrow {
+        let column = (wide * SIXTEENS + run) * LANES;
+        columns::<L, T, COUNT, 1>(values(wide + run), (width, column), weights, at.clone(), sums);
     }
 }
 
@@ -231,12 +233,9 @@ fn columns<L: Lanes, T: Element, const COUNT: usize, const WIDTH: usize>(
     }
     let values = &values[at.start * width..at.end * width];
     let weights: [&[f32]; COUNT] = std::array::from_fn(|query| &weights[query][at.clone()]);
-    // The keys of a page are as many lines as its values, of which this run of columns has its part.
-    let asked = column / (SIXTEENS * LANES) * KEY_BLOCK;
+    let mut asking = ahead.begin(at.len());
     for (key, values) in values.chunks_exact(width).enumerate() {
-        if WIDTH == SIXTEENS {
-            ahead.ask(asked + key, size_of::<[T::Bits; SIXTEENS * LANES]>() / LINE);
-        }
+        asking.step();
         let values = &values[column..].as_chunks::<LANES>().0[..WIDTH];
         let mut loaded = [L::splat(0.0); WIDTH];
         for place in 0..WIDTH {

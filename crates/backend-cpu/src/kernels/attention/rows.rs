@@ -3,8 +3,8 @@
 //! A *query* is one head of one row; a row's queries follow each other.
 
 use super::super::pages::Sequence;
-use super::ahead::Ahead;
-use super::softmax::{Sums, fold_split, start_block, total_weight};
+use super::ahead::{Ahead, FAR_BLOCKS};
+use super::softmax::{SUMS, Sums};
 use super::tiles::{Tile, key_tile, value_tile};
 use super::{Context, products, seen, splits_of};
 use crate::simd::Lanes;
@@ -108,7 +108,7 @@ fn places_of(keys: Range<usize>, block: usize) -> Range<usize> {
 pub(super) struct Totals<'a> {
     /// Weighted values, `[queries, padded value]`.
     values: &'a mut [f32],
-    sums: &'a mut [Sums],
+    sums: Sums<'a>,
 }
 
 impl<'a> Totals<'a> {
@@ -117,46 +117,43 @@ impl<'a> Totals<'a> {
     }
 
     pub(super) fn floats_of(queries: usize, value_dim: usize) -> usize {
-        queries * (value_dim.next_multiple_of(LANES) + size_of::<Sums>() / size_of::<f32>())
+        queries * (value_dim.next_multiple_of(LANES) + SUMS)
     }
 
     pub(super) fn new(floats: &'a mut [f32], part: &RowHeads<'_>) -> Self {
         let (values, sums) = floats[..Self::floats(part)].split_at_mut(part.queries() * part.padded_value());
-        Self { values, sums: bytemuck::cast_slice_mut(sums) }
+        Self { values, sums: Sums::new(sums) }
     }
 
     #[inline(always)]
     pub(super) fn clear(&mut self) {
         self.values.fill(0.0);
-        self.sums.fill(Sums::NONE);
+        self.sums.clear();
     }
 
     /// Folds in a split, for the queries that saw any of its keys.
     #[inline(always)]
     pub(super) fn fold(&mut self, split: &Totals<'_>) {
-        self.fold_parts(split.values, split.sums);
+        self.fold_parts(split.values, split.sums.floats());
     }
 
     /// As `fold`, of numbers that were copied.
     #[inline(always)]
     pub(super) fn fold_floats(&mut self, split: &[f32]) {
         let (values, sums) = split.split_at(self.values.len());
-        self.fold_parts(values, &bytemuck::cast_slice(sums)[..self.sums.len()]);
+        self.fold_parts(values, &sums[..self.sums.floats().len()]);
     }
 
     #[inline(always)]
-    fn fold_parts(&mut self, values: &[f32], sums: &[Sums]) {
-        let width = self.values.len() / self.sums.len();
-        let queries = self.values.chunks_exact_mut(width).zip(values.chunks_exact(width));
-        for ((total_sums, sums), (total, split)) in self.sums.iter_mut().zip(sums).zip(queries) {
-            if sums.is_none() {
-                continue;
-            }
-            let [kept, added] = fold_split(total_sums, *sums);
-            for (total, split) in total.iter_mut().zip(split) {
+    fn fold_parts(&mut self, values: &[f32], sums: &[f32]) {
+        let width = self.values.len() / self.sums.queries();
+        let totals = &mut *self.values;
+        self.sums.fold(sums, |query, [kept, added]| {
+            let at = query * width..(query + 1) * width;
+            for (total, split) in totals[at.clone()].iter_mut().zip(&values[at]) {
                 *total = split.mul_add(added, *total * kept);
             }
-        }
+        });
     }
 }
 
@@ -227,26 +224,22 @@ pub(super) fn add_split<L: Lanes>(part: &RowHeads<'_>, work: &mut Work<'_>, spli
 fn add_block<L: Lanes>(part: &RowHeads<'_>, work: &mut Work<'_>, (block, last): (usize, usize)) {
     let Work { q, scaled_q, scores, split, key_tile: keys, value_tile: values } = work;
     let keys = key_tile::<L>(part, block, keys);
-    let ahead = Ahead::of(part.values_in_page(block), keys.elements);
+    // The rows see blocks up to the last.
+    let later = |blocks: usize| (block + blocks <= last).then_some(block + blocks);
+    let far_keys = later(FAR_BLOCKS).and_then(|block| part.keys_in_page(block));
+    let ahead = Ahead::of(part.values_in_page(block), far_keys, keys.elements);
     let shape = (part.key_dim(), part.places_of_any(block));
     products::scores::<L>((&keys, ahead), shape, (q, scaled_q), scores);
     let width = part.padded_value();
-    for (place, row) in part.rows.clone().enumerate() {
-        let at = part.places(row, block);
-        for query in place * part.group..(place + 1) * part.group {
-            if !at.is_empty() {
-                let kept = start_block(part.op, &mut scores[query], at.clone(), &mut split.sums[query]);
-                // A product with one changes no bit.
-                if kept != 1.0 {
-                    split.values[query * width..][..width].iter_mut().for_each(|x| *x *= kept);
-                }
-            }
-        }
-    }
+    let seen = |query: usize| part.places(part.rows.start + query / part.group, block);
+    split.sums.add_block::<L>(part.op, scores, seen, |query, kept| {
+        split.values[query * width..][..width].iter_mut().for_each(|x| *x *= kept);
+    });
     let values = value_tile::<L>(part, block, values);
     products::scale_weights::<L>(&values, scores);
-    let next = (block < last).then(|| part.keys_in_page(block + 1)).flatten();
-    let ahead = Ahead::of(next, values.elements);
+    let next = later(1).and_then(|block| part.keys_in_page(block));
+    let far_values = later(FAR_BLOCKS).and_then(|block| part.values_in_page(block));
+    let ahead = Ahead::of(next, far_values, values.elements);
     add_values::<L>(part, block, (&values, ahead), scores, split.values);
 }
 
@@ -275,6 +268,7 @@ fn add_values<L: Lanes>(
                 Pass::After => seen.start.max(shared.end)..seen.end,
             };
             if !at.is_empty() {
+                let ahead = if pass == Pass::Shared { ahead } else { ahead.none() };
                 products::add_values::<L>((values, ahead), width, weights, at, sums);
             }
         }
@@ -298,7 +292,7 @@ pub(super) fn finish(part: &RowHeads<'_>, totals: &Totals<'_>, out: &mut Columns
         for (head, out) in out.chunks_exact_mut(dim).enumerate() {
             let query = place * part.group + head;
             let sink = part.context.sinks.map(|sinks| sinks[part.kv_head * part.group + head]);
-            let (kept, weight) = total_weight(totals.sums[query], sink);
+            let (kept, weight) = totals.sums.total(query, sink);
             let share = kept / weight;
             for (out, total) in out.iter_mut().zip(&totals.values[query * width..][..width]) {
                 *out = total * share;
