@@ -105,7 +105,8 @@ pub(crate) fn attention(
             let part = part_of(of);
             let split = part.splits().start + number - starts[of];
             let work = Work::new(scratch.floats(Work::floats(&part)), &part);
-            isa.run(AddSplits { part: &part, work, splits: split..split + 1, sum: Totals::new(sum, &part) });
+            let sum = &mut Totals::new(sum, &part);
+            isa.run(AddSplits { part: &part, work, splits: split..split + 1, sum });
         });
     }
     let partials = &*partials;
@@ -117,8 +118,9 @@ pub(crate) fn attention(
         let floats = Totals::floats(&part);
         if partials.is_empty() {
             let (sum, work) = scratch.floats(floats + Work::floats(&part)).split_at_mut(floats);
-            let (sum, work) = (Totals::new(sum, &part), Work::new(work, &part));
-            isa.run(Whole { part: &part, work, sum, out });
+            let (sum, work) = (&mut Totals::new(sum, &part), Work::new(work, &part));
+            isa.run(AddSplits { part: &part, work, splits: part.splits(), sum });
+            isa.run(Finish { part: &part, sum, out });
         } else {
             let total = Totals::new(scratch.floats(floats), &part);
             isa.run(Fold { part: &part, partials, unit, total, out });
@@ -169,53 +171,42 @@ fn cut_heavy_parts<'a>(
     unit
 }
 
-/// All splits of a part, one after the other, and the result from their sums.
-struct Whole<'a, 'b> {
-    part: &'b RowHeads<'a>,
+/// The sums of a part over some splits, one after the other.
+struct AddSplits<'a, 'b, 'c> {
+    part: &'c RowHeads<'a>,
     work: Work<'b>,
-    sum: Totals<'b>,
-    out: Columns<'b, f32>,
+    splits: Range<usize>,
+    sum: &'c mut Totals<'b>,
 }
 
-impl Kernel for Whole<'_, '_> {
+impl Kernel for AddSplits<'_, '_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { part, mut work, splits, sum } = self;
+        work.load_queries(part);
+        sum.clear();
+        for split in splits {
+            add_split::<L>(part, &mut work, split);
+            sum.fold(&work.split);
+        }
+    }
+}
+
+/// The result of a part from its sums.
+struct Finish<'a, 'b, 'c> {
+    part: &'c RowHeads<'a>,
+    sum: &'c Totals<'b>,
+    out: Columns<'c, f32>,
+}
+
+impl Kernel for Finish<'_, '_, '_> {
     type Output = ();
 
     #[inline(always)]
     fn run<L: Lanes>(mut self) {
-        add_splits::<L>(self.part, &mut self.work, self.part.splits(), &mut self.sum);
-        finish(self.part, &self.sum, &mut self.out);
-    }
-}
-
-/// The sums of a part over some splits.
-struct AddSplits<'a, 'b> {
-    part: &'b RowHeads<'a>,
-    work: Work<'b>,
-    splits: Range<usize>,
-    sum: Totals<'b>,
-}
-
-impl Kernel for AddSplits<'_, '_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<L: Lanes>(mut self) {
-        add_splits::<L>(self.part, &mut self.work, self.splits, &mut self.sum);
-    }
-}
-
-#[inline(always)]
-fn add_splits<L: Lanes>(
-    part: &RowHeads<'_>,
-    work: &mut Work<'_>,
-    splits: Range<usize>,
-    sum: &mut Totals<'_>,
-) {
-    work.load_queries(part);
-    sum.clear();
-    for split in splits {
-        add_split::<L>(part, work, split);
-        sum.fold(&work.split);
+        finish(self.part, self.sum, &mut self.out);
     }
 }
 
