@@ -56,22 +56,43 @@ __device__ __forceinline__ Seen seen_at(u32 index, u32 window) {
     return Seen{window > index ? 0 : index + 1 - window, index};
 }
 
-// Products of a warp's 16 lines with 64 keys in core order: s[j][i] is line lane / 4 + i / 2 * 8, key 8 j + lane % 4 * 2 + i % 2.
-__device__ __forceinline__ void products(float (&s)[8][4], u32 queries, u32 keys, u32 lane) {
+// 64 keys of a block in core order, the lower 32 and the upper, as fragments b of mma: `STEPS` steps of 16 channels at once.
+struct Keys {
+    static const u32 STEPS = 1;
+    u32 lower, upper, found[4][4];
+    __device__ __forceinline__ explicit Keys(u32 keys) : lower(keys), upper(keys + BLOCK_BYTES / 2) {}
+    __device__ __forceinline__ Keys(u32 lower, u32 upper) : lower(lower), upper(upper) {}
+    __device__ __forceinline__ void load(u32 step, u32 lane) {
+#pragma unroll
+        for (u32 j = 0; j < 4; j++)
+            load_matrices(found[j], (j < 2 ? lower : upper) + ((j % 2 * 2 + lane / 16) * CORES + step * 2 + lane / 8 % 2) * 128 + lane % 8 * 16);
+    }
+    // Of eight keys.
+    __device__ __forceinline__ void fragment(u32 (&b)[2], u32, u32 eight) const {
+        b[0] = found[eight / 2][eight % 2 * 2], b[1] = found[eight / 2][eight % 2 * 2 + 1];
+    }
+};
+
+// Products of a warp's 16 lines with 64 keys: s[j][i] is line lane / 4 + i / 2 * 8, key 8 j + lane % 4 * 2 + i % 2.
+template <class Keys> __device__ __forceinline__ void products(float (&s)[8][4], u32 queries, Keys keys, u32 lane) {
 #pragma unroll
     for (u32 j = 0; j < 8; j++)
 #pragma unroll
         for (u32 i = 0; i < 4; i++) s[j][i] = 0.0f;
 #pragma unroll
-    for (u32 step = 0; step < DIM / 16; step++) {
-        u32 q[4], k[4];
-        load_matrices(q, queries + lane % 16 * QUERY_PITCH + lane / 16 * 16 + step * 32);
+    for (u32 step = 0; step < DIM / 16; step += Keys::STEPS) {
+        u32 q[Keys::STEPS][4];
 #pragma unroll
-        for (u32 j = 0; j < 8; j += 2) {
-            load_matrices(k, keys + ((j + lane / 16) * CORES + step * 2 + lane / 8 % 2) * 128 + lane % 8 * 16);
-            mma<K>(s[j], q, k[0], k[1]);
-            mma<K>(s[j + 1], q, k[2], k[3]);
-        }
+        for (u32 i = 0; i < Keys::STEPS; i++) load_matrices(q[i], queries + lane % 16 * QUERY_PITCH + lane / 16 * 16 + (step + i) * 32);
+        keys.load(step, lane);
+#pragma unroll
+        for (u32 i = 0; i < Keys::STEPS; i++)
+#pragma unroll
+            for (u32 j = 0; j < 8; j++) {
+                u32 b[2];
+                keys.fragment(b, i, j);
+                mma<K>(s[j], q[i], b[0], b[1]);
+            }
     }
 }
 
@@ -123,20 +144,37 @@ __device__ __forceinline__ void weigh(float (&s)[8][4], float (&sum)[2], const f
         }
 }
 
-// y[2][4] += p v for 16 keys (step of the block) and 16 columns (pair), values in core order. Keys from `valid` on, of the block, may
-// hold anything and count as zero.
-__device__ __forceinline__ void add_values(float (&y)[2][4], const u32 (&p)[4], u32 values, u32 step, u32 pair, u32 valid, u32 lane) {
-    u32 v[4];
-    load_matrices_transposed(v, values + ((step * 2 + lane / 8 % 2) * CORES + pair * 2 + lane / 16) * 128 + lane % 8 * 16);
-    if (valid < step * 16 + 16) {
+// 64 values of a block in core order, as fragments b of mma for COUNT times 16 columns: `pair` and each `stride` after it.
+template <u32 COUNT> struct Values {
+    u32 values, pair, stride;
+    __device__ __forceinline__ Values(u32 values, u32 pair, u32 stride, u32) : values(values), pair(pair), stride(stride) {}
+    // Of 16 keys, for two times eight columns.
+    __device__ __forceinline__ void fragments(u32 (&b)[4], u32 step, u32 i, u32 lane) const {
+        load_matrices_transposed(b, values + ((step * 2 + lane / 8 % 2) * CORES + (pair + i * stride) * 2 + lane / 16) * 128 + lane % 8 * 16);
+    }
+};
+
+// y += p v for 64 keys and COUNT times 16 columns. Keys from `valid` on, of the block, may hold anything and count as zero.
+template <u32 COUNT, class Values>
+__device__ __forceinline__ void add_values(float (&y)[COUNT][2][4], const u32 (&p)[4][4], const Values& values, u32 valid, u32 lane) {
 #pragma unroll
-        for (u32 i = 0; i < 4; i++) {
-            u32 key = step * 16 + i % 2 * 8 + lane % 4 * 2;
-            v[i] &= (key < valid ? 0xffffu : 0u) | (key + 1 < valid ? 0xffff0000u : 0u);
+    for (u32 step = 0; step < 4; step++) {
+        u32 seen[2] = {0xffffffffu, 0xffffffffu};
+        if (valid < step * 16 + 16) {
+#pragma unroll
+            for (u32 half = 0; half < 2; half++) {
+                u32 key = step * 16 + half * 8 + lane % 4 * 2;
+                seen[half] = (key < valid ? 0xffffu : 0u) | (key + 1 < valid ? 0xffff0000u : 0u);
+            }
+        }
+#pragma unroll
+        for (u32 i = 0; i < COUNT; i++) {
+            u32 b[4];
+            values.fragments(b, step, i, lane);
+            mma<K>(y[i][0], p[step], b[0] & seen[0], b[1] & seen[1]);
+            mma<K>(y[i][1], p[step], b[2] & seen[0], b[3] & seen[1]);
         }
     }
-    mma<K>(y[0], p, v[0], v[1]);
-    mma<K>(y[1], p, v[2], v[3]);
 }
 
 // Keys of a block that any line of the tile sees, from its beginning.
@@ -187,6 +225,10 @@ __device__ __forceinline__ void load_queries(u8* to, const float* q, u32 lines, 
 #if INT8
 #include "attention_codes.cuh"
 #else
+typedef Keys PageKeys;
+template <u32 COUNT> using PageValues = Values<COUNT>;
+// Pairs of eight columns that a warp with all of them takes at once.
+const u32 PAIRS_AT_ONCE = DIM / 16;
 const u32 KEY_BYTES = BLOCK_BYTES, VALUE_BYTES = BLOCK_BYTES;
 #define OPEN_PARAMETERS
 #endif
@@ -229,14 +271,20 @@ struct Blocks {
     __device__ __forceinline__ void copy_keys(u32 to, u32 block, u32 page, u32 full) const {
 #if INT8
         if (block == own) {
-            barrier_expect(full, BLOCK_BYTES);
-            copy_bulk(to, open, BLOCK_BYTES, full);
+            copy_open(to, 0, BLOCK_BYTES, full);
             return;
         }
 #endif
         barrier_expect(full, KEY_BYTES);
         copy_bulk(to, keys + page * page_bytes, KEY_BYTES, full);
     }
+#if INT8
+    // Bytes of the last block's keys, from `start` on.
+    __device__ __forceinline__ void copy_open(u32 to, u32 start, u32 bytes, u32 full) const {
+        barrier_expect(full, bytes);
+        copy_bulk(to, open + start, bytes, full);
+    }
+#endif
     __device__ __forceinline__ void copy_values(u32 to, u32 page, u32 full) const {
         barrier_expect(full, VALUE_BYTES);
         copy_bulk(to, values + page * page_bytes, VALUE_BYTES, full);

@@ -35,55 +35,34 @@ __device__ __forceinline__ void load_scales(u32 (&scales)[4][2], u32 head, u32 s
         for (u32 half = 0; half < 2; half++) scales[i][half] = load_word(head + CODES_BYTES + (step + i) * 32 + half * 16 + lane % 4 * 4);
 }
 
-// `products` with 64 keys in int8.
-__device__ __forceinline__ void code_products(float (&s)[8][4], u32 queries, u32 keys, u32 lane) {
-#pragma unroll
-    for (u32 j = 0; j < 8; j++)
-#pragma unroll
-        for (u32 i = 0; i < 4; i++) s[j][i] = 0.0f;
-#pragma unroll
-    for (u32 step = 0; step < DIM / 16; step += 4) {
-        u32 q[4][4], scales[4][2];
+// `Keys` in int8. All codes come first, so that eight chains of products go side by side.
+struct PageKeys {
+    static const u32 STEPS = 4;
+    u32 keys, scales[4][2], codes[8][4];
+    __device__ __forceinline__ explicit PageKeys(u32 keys) : keys(keys) {}
+    __device__ __forceinline__ void load(u32 step, u32 lane) {
         load_scales(scales, keys, step, lane);
 #pragma unroll
-        for (u32 i = 0; i < 4; i++) load_matrices(q[i], queries + lane % 16 * QUERY_PITCH + lane / 16 * 16 + (step + i) * 32);
-        // All codes first: then eight chains of products go side by side.
-        u32 codes[8][4];
-#pragma unroll
         for (u32 j = 0; j < 8; j++) load_matrices(codes[j], keys + (j * (DIM / 16) + step + lane / 8) * 128 + lane % 8 * 16);
-#pragma unroll
-        for (u32 i = 0; i < 4; i++)
-#pragma unroll
-            for (u32 j = 0; j < 8; j++) {
-                u32 b[2];
-                decode(b, codes[j][i], scales[i]);
-                mma<K>(s[j], q[i], b[0], b[1]);
-            }
     }
-}
+    __device__ __forceinline__ void fragment(u32 (&b)[2], u32 step, u32 eight) const {
+        decode(b, codes[eight][step], scales[step]);
+    }
+};
 
-// `add_values` of all 64 keys in int8, `scales` being theirs, for some pairs of eight columns: `pair` and each `stride` after it.
-template <u32 COUNT>
-__device__ __forceinline__ void add_code_values(float (&y)[COUNT][2][4], const u32 (&p)[4][4], u32 values, const u32 (&scales)[4][2], u32 pair, u32 stride,
-                                                u32 valid, u32 lane) {
-    u32 codes[COUNT][2][4];
+// `Values` in int8; more pairs at once would be more codes than there are registers.
+const u32 PAIRS_AT_ONCE = 2;
+template <u32 COUNT> struct PageValues {
+    u32 scales[4][2], codes[COUNT][2][4];
+    __device__ __forceinline__ PageValues(u32 values, u32 pair, u32 stride, u32 lane) {
+        load_scales(scales, values, 0, lane);
 #pragma unroll
-    for (u32 i = 0; i < COUNT * 2; i++) load_matrices(codes[i / 2][i % 2], values + ((pair + i / 2 * stride) * 2 + i % 2) * 512 + lane * 16);
-#pragma unroll
-    for (u32 step = 0; step < 4; step++) {
-        u32 seen[2] = {0xffffffffu, 0xffffffffu};
-        if (valid < step * 16 + 16) {
-#pragma unroll
-            for (u32 half = 0; half < 2; half++) {
-                u32 key = step * 16 + half * 8 + lane % 4 * 2;
-                seen[half] = (key < valid ? 0xffffu : 0u) | (key + 1 < valid ? 0xffff0000u : 0u);
-            }
-        }
-#pragma unroll
-        for (u32 i = 0; i < COUNT * 2; i++) {
-            u32 b[2];
-            decode(b, codes[i / 2][i % 2][step], scales[step]);
-            mma<K>(y[i / 2][i % 2], p[step], b[0] & seen[0], b[1] & seen[1]);
-        }
+        for (u32 i = 0; i < COUNT * 2; i++) load_matrices(codes[i / 2][i % 2], values + ((pair + i / 2 * stride) * 2 + i % 2) * 512 + lane * 16);
     }
-}
+    __device__ __forceinline__ void fragments(u32 (&b)[4], u32 step, u32 i, u32) const {
+        u32 half[2][2];
+#pragma unroll
+        for (u32 eight = 0; eight < 2; eight++) decode(half[eight], codes[i][eight][step], scales[step]);
+        b[0] = half[0][0], b[1] = half[0][1], b[2] = half[1][0], b[3] = half[1][1];
+    }
+};

@@ -103,12 +103,13 @@ extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), 1)
         float s[8][4], max[2], sum[2], factor[2];
         u32 full = barriers + place.stage * 16;
         barrier_wait(full, place.round % 2);
+        u32 keys = ring + place.stage * BLOCK_BYTES;
 #if INT8
-        if (block < tile.last_block)
-            code_products(s, shared_address(queries) + warp * LINES * QUERY_PITCH, ring + place.stage * BLOCK_BYTES, lane);
+        if (block == tile.last_block)
+            products(s, shared_address(queries) + warp * LINES * QUERY_PITCH, Keys(keys), lane);
         else
 #endif
-            products(s, shared_address(queries) + warp * LINES * QUERY_PITCH, ring + place.stage * BLOCK_BYTES, lane);
+            products(s, shared_address(queries) + warp * LINES * QUERY_PITCH, PageKeys(keys), lane);
         __syncwarp();
         if (lane == 0) barrier_arrive(full + 8);
         place.next(STAGES);
@@ -130,23 +131,12 @@ extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), 1)
         full = barriers + place.stage * 16;
         barrier_wait(full, place.round % 2);
         u32 valid = valid_keys(tile.last, block);
-#if INT8
-        u32 p[4][4], scales[4][2];
-        load_scales(scales, ring + place.stage * BLOCK_BYTES, 0, lane);
+        u32 p[4][4];
 #pragma unroll
         for (u32 i = 0; i < 16; i++) p[i / 4][i % 4] = pack<K>(s[i / 2][i % 2 * 2], s[i / 2][i % 2 * 2 + 1]);
 #pragma unroll
-        for (u32 pair = 0; pair < PAIRS; pair += 2)
-            add_code_values(reinterpret_cast<float (&)[2][2][4]>(split.y[pair]), p, ring + place.stage * BLOCK_BYTES, scales, pair, 1, valid, lane);
-#else
-#pragma unroll
-        for (u32 step = 0; step < 4; step++) {
-            u32 p[4] = {pack<K>(s[2 * step][0], s[2 * step][1]), pack<K>(s[2 * step][2], s[2 * step][3]),
-                        pack<K>(s[2 * step + 1][0], s[2 * step + 1][1]), pack<K>(s[2 * step + 1][2], s[2 * step + 1][3])};
-#pragma unroll
-            for (u32 pair = 0; pair < PAIRS; pair++) add_values(split.y[pair], p, ring + place.stage * BLOCK_BYTES, step, pair, valid, lane);
-        }
-#endif
+        for (u32 pair = 0; pair < PAIRS; pair += PAIRS_AT_ONCE)
+            add_values(reinterpret_cast<float (&)[PAIRS_AT_ONCE][2][4]>(split.y[pair]), p, PageValues<PAIRS_AT_ONCE>(ring + place.stage * BLOCK_BYTES, pair, 1, lane), valid, lane);
         __syncwarp();
         if (lane == 0) barrier_arrive(full + 8);
         place.next(STAGES);

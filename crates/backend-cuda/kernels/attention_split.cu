@@ -10,28 +10,45 @@
 // `attention_split`: blocks walk over (item, kv head), so the grid is fixed and one launch fits every mixture. Four warps: warp w has
 // the keys of block w of the split for the scores, and a quarter of the columns for all keys of the split for the result; weights,
 // maxima and sums change hands in shared memory. A fifth warp feeds a ring of blocks of keys and values and runs ahead into the next
-// items. Two blocks an SM, where they fit, hide one's barriers behind the other's products. `lines` is the most lines of an item, a
-// multiple of 16. Grid: 2 * SMs. Block 160. Dynamic shared memory STAGES * DIM * 128 + lines * (DIM * 2 + 544); STAGES = 8 where DIM <= 64, 5
-// where DIM <= 128, else 4; -DSTAGES=8 with DIM 128 for a handful of rows, whose few items then load everything at once.
+// items. Two blocks an SM, where they fit, hide one's barriers behind the other's products; over codes three, since their unpacking is to be hidden too.
+// `lines` is the most lines of an item, a multiple of 16. Grid: 2 * SMs, over codes 3 * SMs where DIM <= 128. Block 160. Dynamic shared memory
+// STAGES * STAGE_BYTES + lines * (DIM * 2 + 544): the host has the same numbers.
+//
+// A stage has a block of keys or of values. Over codes it is as large as a block of codes, and the keys of a row's own block, which are in f16, take two.
+// All keys of an item have to be there at once, so with fewer stages than they take the ring would stand still.
 //
 // Items of 16 lines are best for few sequences: with 64, 16 rows of one took twice the time.
 //
-// What did not help: the work of `finish_qkv` done here, where each item has one row (its wait is hidden, its work is not); a fold by the last block to finish (at a depth of 65,536 twice the time, at 300 nothing gained).
+// What did not help: stages of values given free one by one, as soon as they are used (over f16 3 % lost); the work of `finish_qkv` done here, where each item has one row (its wait is hidden, its work is not); a fold by the last block to finish (at a depth of 65,536 twice the time, at 300 nothing gained).
 //
 // `attention_fold`: a block has 32 columns of a (row, head). The maxima before each split come from a scan, so all factors are made at
 // once; then sums and columns go through the splits in order. Grid: (rows, heads, ceil(DIM / 32)), block 128.
 #include "attention.cuh"
 
-#ifndef STAGES
+#if INT8
+#define STAGES (DIM <= 64 ? 9 : DIM <= 128 ? 6 : 5)
+#define BLOCKS_OF_SM (DIM <= 128 ? 3 : 2)
+#else
 #define STAGES (DIM <= 64 ? 8 : DIM <= 128 ? 5 : 4)
+#define BLOCKS_OF_SM (DIM <= 128 ? 2 : 1)
 #endif
 
 #if __CUDA_ARCH__ >= 900
 
 const u32 WARPS = 4, PAIRS = DIM / 16;
+static_assert(PAIRS % WARPS == 0, "warps have as many columns each");
 const u32 LINES_MAX = 64, TILES_MAX = LINES_MAX / LINES;
 const u32 WEIGHT_PITCH = SPLIT_KEYS * 2 + 16;
 const u32 BLOCKS = SPLIT_KEYS / BLOCK_KEYS;
+#if INT8
+const u32 STAGE_BYTES = KEY_BYTES, OPEN_STAGES = 2;
+#else
+const u32 STAGE_BYTES = BLOCK_BYTES, OPEN_STAGES = 1;
+#endif
+// Stages of the keys of an item, at most.
+const u32 KEY_STAGES_MAX = BLOCKS - 1 + OPEN_STAGES;
+static_assert(STAGES >= KEY_STAGES_MAX, "all keys of an item are there at once");
+static_assert(STAGE_BYTES >= VALUE_BYTES && STAGE_BYTES * OPEN_STAGES >= BLOCK_BYTES, "a stage has room for what comes to it");
 
 struct Shared {
     u64 barriers[2 * STAGES];
@@ -51,14 +68,22 @@ struct Span {
         first = first_key / BLOCK_KEYS > start ? first_key / BLOCK_KEYS : start;
         last = last_key / BLOCK_KEYS < start + BLOCKS - 1 ? last_key / BLOCK_KEYS : start + BLOCKS - 1;
     }
+    __device__ __forceinline__ u32 blocks() const {
+        return last - first + 1;
+    }
+    // Stages that the keys take.
+    __device__ __forceinline__ u32 key_stages() const {
+        return blocks() + (last == last_key / BLOCK_KEYS ? OPEN_STAGES - 1 : 0);
+    }
 };
 
 // Copies of one item: blocks of keys, then blocks of values.
 struct Copies {
     Blocks from;
-    u32 first, blocks, pages[BLOCKS];
+    u32 first, blocks, key_stages, pages[BLOCKS];
 
-    __device__ __forceinline__ Copies(const Blocks& from, const Span& span) : from(from), first(span.first), blocks(span.last - span.first + 1) {
+    __device__ __forceinline__ Copies(const Blocks& from, const Span& span)
+        : from(from), first(span.first), blocks(span.blocks()), key_stages(span.key_stages()) {
 #pragma unroll
         for (u32 i = 0; i < BLOCKS; i++) pages[i] = i < blocks ? from.table[int(first + i)] : 0;
     }
@@ -66,17 +91,22 @@ struct Copies {
     // `early` first blocks, as far as there are stages; then all others.
     __device__ __forceinline__ void issue(u32 ring, u32 barriers, Place place, u32 early, bool is_early) const {
 #pragma unroll
-        for (u32 i = 0; i < 2 * BLOCKS; i++) {
-            u32 block = i < blocks ? i : i - blocks;
-            if (i < 2 * blocks && (block < early && i < STAGES) == is_early) {
-                u32 full = barriers + place.stage * 16, page = 0;
+        for (u32 i = 0; i < KEY_STAGES_MAX + BLOCKS; i++) {
+            // Of several stages of the last block's keys, each has the same block.
+            u32 block = i >= key_stages ? i - key_stages : i < blocks ? i : blocks - 1;
+            if (i < key_stages + blocks && (block < early && i < STAGES) == is_early) {
+                u32 full = barriers + place.stage * 16, to = ring + place.stage * STAGE_BYTES, page = 0;
 #pragma unroll
                 for (u32 j = 0; j < BLOCKS; j++) page = j == block ? pages[j] : page;
                 if (place.round > 0) barrier_wait(full + 8, (place.round - 1) % 2);
-                if (i < blocks)
-                    from.copy_keys(ring + place.stage * BLOCK_BYTES, first + block, page, full);
+                if (i >= key_stages)
+                    from.copy_values(to, page, full);
+#if INT8
+                else if (first + block == from.own)
+                    from.copy_open(to, (i - block) * (BLOCK_BYTES / OPEN_STAGES), BLOCK_BYTES / OPEN_STAGES, full);
+#endif
                 else
-                    from.copy_values(ring + place.stage * BLOCK_BYTES, page, full);
+                    from.copy_keys(to, first + block, page, full);
             }
             place.next(STAGES);
         }
@@ -99,7 +129,7 @@ __device__ __forceinline__ void produce(u32 ring, u32 barriers, const Pages& fro
             wait_for_earlier_kernels();
         }
         copies.issue(ring, barriers, place, early, false);
-        for (u32 i = 0; i < 2 * copies.blocks; i++) place.next(STAGES);
+        for (u32 i = 0; i < copies.key_stages + copies.blocks; i++) place.next(STAGES);
     }
 }
 
@@ -114,7 +144,7 @@ __device__ __forceinline__ void wait_stage(u32 barriers, const Place& place, u32
 // One item for one kv head: what the four warps share.
 struct Unit {
     uint4 item;
-    u32 kv_head, heads, group, lines, blocks, first_block, last_key, window;
+    u32 kv_head, heads, group, lines, blocks, key_stages, first_block, last_key, window;
     const u32* row_index;
     u32 ring, barriers, queries;
     u8* weights;
@@ -127,7 +157,12 @@ struct Unit {
     __device__ __forceinline__ void open(const uint4* work, u32 number, u32 kv_heads) {
         item = work[number / kv_heads], kv_head = number % kv_heads, lines = item.y * group;
         Span span(item, row_index, window);
-        blocks = span.last - span.first + 1, first_block = span.first, last_key = span.last_key;
+        blocks = span.blocks(), key_stages = span.key_stages(), first_block = span.first, last_key = span.last_key;
+    }
+
+    // Stages that the keys of a warp's block take; the first of them is the warp's number.
+    __device__ __forceinline__ u32 own_stages(u32 warp) const {
+        return warp + 1 == blocks ? key_stages - warp : warp < blocks ? 1 : 0;
     }
 
     __device__ __forceinline__ u32 head_of(u32 line) const {
@@ -138,7 +173,7 @@ struct Unit {
     }
 
     __device__ __forceinline__ u32 stage(u32 further) const {
-        return ring + stage_at(place, further) * BLOCK_BYTES;
+        return ring + stage_at(place, further) * STAGE_BYTES;
     }
 
     // Scores and weights of the block that is this warp's, for 16 lines.
@@ -152,11 +187,11 @@ struct Unit {
                 seen[j] = line < lines ? seen_at(row_index[item.x + line / group], window) : Seen{1, 0};
             }
 #if INT8
-            if (first_block + warp < last_key / BLOCK_KEYS)
-                code_products(s, queries + tile * LINES * QUERY_PITCH, stage(warp), lane);
+            if (first_block + warp == last_key / BLOCK_KEYS)
+                products(s, queries + tile * LINES * QUERY_PITCH, Keys(stage(warp), stage(warp + 1)), lane);
             else
 #endif
-                products(s, queries + tile * LINES * QUERY_PITCH, stage(warp), lane);
+                products(s, queries + tile * LINES * QUERY_PITCH, PageKeys(stage(warp)), lane);
             scores(s, max, rule, seen, first_block + warp, lane);
             if (lane % 4 == 0) shared.max[tile][warp][lane / 4] = max[0], shared.max[tile][warp][lane / 4 + 8] = max[1];
         }
@@ -178,7 +213,7 @@ struct Unit {
 
     // Values under the weights, for 16 lines and this warp's columns: into scratch, or into y where there is no other split.
     __device__ __forceinline__ void add_block_values(const Shared& shared, u32 tile, u32 warp, u32 lane) const {
-        const u32 OWN = (PAIRS + WARPS - 1) / WARPS;
+        const u32 OWN = PAIRS / WARPS;
         float y_sums[OWN][2][4] = {}, max[2] = {NONE, NONE}, sum[2] = {0.0f, 0.0f};
         for (u32 block = 0; block < blocks; block++) {
             float factor[2];
@@ -190,30 +225,18 @@ struct Unit {
                 sum[j] = fmaf(sum[j], factor[j], shared.sum[tile][block][line][lane % 4]);
                 max[j] = to;
             }
-            wait_stage(barriers, place, blocks + block);
+            wait_stage(barriers, place, key_stages + block);
             u32 valid = valid_keys(last_key, first_block + block);
 #pragma unroll
             for (u32 i = 0; i < OWN * 8; i++) {
                 float& value = y_sums[i / 8][i / 4 % 2][i % 4];
                 value = __fmul_rn(value, factor[i / 2 % 2]);
             }
-#if INT8
-            u32 p[4][4], scales[4][2];
-            load_scales(scales, stage(blocks + block), 0, lane);
+            u32 p[4][4];
 #pragma unroll
             for (u32 step = 0; step < 4; step++)
                 load_matrices(p[step], shared_address(weights) + (tile * LINES + lane % 16) * WEIGHT_PITCH + (block * BLOCK_KEYS + step * 16) * 2 + lane / 16 * 16);
-            add_code_values(y_sums, p, stage(blocks + block), scales, warp, WARPS, valid, lane);
-#else
-#pragma unroll
-            for (u32 step = 0; step < 4; step++) {
-                u32 p[4];
-                load_matrices(p, shared_address(weights) + (tile * LINES + lane % 16) * WEIGHT_PITCH + (block * BLOCK_KEYS + step * 16) * 2 + lane / 16 * 16);
-#pragma unroll
-                for (u32 i = 0; i < OWN; i++)
-                    if (warp + i * WARPS < PAIRS) add_values(y_sums[i], p, stage(blocks + block), step, warp + i * WARPS, valid, lane);
-            }
-#endif
+            add_values(y_sums, p, PageValues<OWN>(stage(key_stages + block), warp, WARPS, lane), valid, lane);
         }
 #pragma unroll
         for (u32 j = 0; j < 2; j++) {
@@ -230,27 +253,26 @@ struct Unit {
             if (!alone && warp == 0 && lane % 4 == 0) to[DIM] = max[j], to[DIM + 1] = whole;
 #pragma unroll
             for (u32 i = 0; i < OWN; i++)
-                if (warp + i * WARPS < PAIRS)
 #pragma unroll
-                    for (u32 half = 0; half < 2; half++) {
-                        u32 column = (warp + i * WARPS) * 16 + half * 8 + lane % 4 * 2;
-                        float first = __fmul_rn(y_sums[i][half][j * 2], factor), second = __fmul_rn(y_sums[i][half][j * 2 + 1], factor);
-                        if (alone)
-                            write(out[column], first), write(out[column + 1], second);
-                        else
-                            *(float2*)(to + column) = make_float2(first, second);
-                    }
+                for (u32 half = 0; half < 2; half++) {
+                    u32 column = (warp + i * WARPS) * 16 + half * 8 + lane % 4 * 2;
+                    float first = __fmul_rn(y_sums[i][half][j * 2], factor), second = __fmul_rn(y_sums[i][half][j * 2 + 1], factor);
+                    if (alone)
+                        write(out[column], first), write(out[column + 1], second);
+                    else
+                        *(float2*)(to + column) = make_float2(first, second);
+                }
         }
     }
 };
 
-extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), DIM <= 128 ? 2 : 1)
+extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), BLOCKS_OF_SM)
     attention_split(Y* y, float* scratch, const float* q, const u8* layer, const u32* row_index, const u32* pages, const int* table_base,
                     const float* sinks, const uint4* work, const u32* work_count, const int* partial_offset, const u32* sequence_length,
                     u32 heads, u32 kv_heads, u64 page_bytes, u64 value_offset, float scale, float soft_cap, u32 window, u32 lines OPEN_PARAMETERS) {
     extern __shared__ __align__(128) u8 bytes[];
     __shared__ Shared shared;
-    u8* queries = bytes + STAGES * BLOCK_BYTES;
+    u8* queries = bytes + STAGES * STAGE_BYTES;
     u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, barriers = shared_address(shared.barriers);
     if (threadIdx.x < STAGES) {
         barrier_init(barriers + threadIdx.x * 16, 1);
@@ -280,16 +302,18 @@ extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), DIM <= 128 ? 2 : 
         load_queries(queries, q + (u64(unit.item.x) * heads + unit.kv_head * unit.group) * DIM, unit.lines, tiles * LINES, unit.group, heads * DIM,
                      threadIdx.x, WARPS * 32);
         barrier_of(WARPS * 32);
-        if (warp < unit.blocks) wait_stage(barriers, unit.place, warp);
+        u32 own_stages = unit.own_stages(warp);
+        for (u32 i = 0; i < own_stages; i++) wait_stage(barriers, unit.place, warp + i);
         for (u32 tile = 0; tile < tiles; tile++) unit.weigh_block(shared, ScoreRule{scale, soft_cap}, tile, warp, lane);
         // Nobody else read this warp's block of keys.
         __syncwarp();
-        if (warp < unit.blocks && lane == 0) barrier_arrive_for(barriers + stage_at(unit.place, warp) * 16 + 8, WARPS);
+        if (lane == 0)
+            for (u32 i = 0; i < own_stages; i++) barrier_arrive_for(barriers + stage_at(unit.place, warp + i) * 16 + 8, WARPS);
         barrier_of(WARPS * 32);
         for (u32 tile = 0; tile < tiles; tile++) unit.add_block_values(shared, tile, warp, lane);
         __syncwarp();
-        for (u32 i = 0; i < 2 * unit.blocks; i++, unit.place.next(STAGES))
-            if (i >= unit.blocks && lane == 0) barrier_arrive(barriers + unit.place.stage * 16 + 8);
+        for (u32 i = 0; i < unit.key_stages + unit.blocks; i++, unit.place.next(STAGES))
+            if (i >= unit.key_stages && lane == 0) barrier_arrive(barriers + unit.place.stage * 16 + 8);
     }
 }
 

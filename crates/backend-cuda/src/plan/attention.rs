@@ -95,6 +95,17 @@ fn window_of(mask: Mask) -> Option<u32> {
     }
 }
 
+/// Blocks of `attention_split` a multiprocessor, and their shared memory, for items of so many lines at most: as large as the stages that the kernel
+/// has for pages of this kind.
+fn split_shape(formats: PageFormats, dim: usize, lines: usize) -> (u32, usize) {
+    let size = usize::from(dim > 64) + usize::from(dim > 128);
+    let (blocks, stages, stage_bytes) = match formats {
+        PageFormats::Int8 => ([3, 3, 2][size], [9, 6, 5][size], dim * 66),
+        PageFormats::Plain(..) => (2, [8, 5, 4][size], dim * 128),
+    };
+    (blocks, stages * stage_bytes + lines * (dim * 2 + 544))
+}
+
 impl Frame<'_> {
     pub(super) fn write_kv(&self, state: StateId, node: &Node) -> Result<Vec<Call>, DeviceError> {
         let pages = (self.pages)(state);
@@ -242,17 +253,10 @@ impl Frame<'_> {
         ];
         arguments.extend(self.open_arguments(pages));
         let dim = layout.key_dim;
-        let stages = if dim <= 64 {
-            8
-        } else if dim <= 128 {
-            5
-        } else {
-            4
-        };
-        let shared_bytes = stages * dim * 128 + work.split_lines * (dim * 2 + 544);
+        let (blocks, shared_bytes) = split_shape(formats, dim, work.split_lines);
         let made = (formats, self.format(node.outputs[0]));
         let need = (tiled_attention("attention_split", made, dim, op.soft_cap.is_some()), "attention_split");
-        let grid = [2 * self.device.processors, 1, 1];
+        let grid = [blocks * self.device.processors, 1, 1];
         Call { need, grid, block: 160, shared_bytes: word(shared_bytes), arguments }
     }
 
