@@ -14,8 +14,8 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Dynamic shared memory that a kernel may have without being asked.
-const SHARED_BYTES_UNASKED: u32 = 48 << 10;
+/// Dynamic shared memory that a kernel may have without being asked: of 48 KiB, what leaves room for all that kernels declare themselves.
+const SHARED_BYTES_UNASKED: u32 = 24 << 10;
 /// Bytes of a device's name.
 const NAME_BYTES: usize = 256;
 /// A stream that waits for no other, as flags.
