@@ -12,8 +12,7 @@
 // Grid: any number of blocks, outputs go round over (block, warp), as in `linear_few`. Block: 32 * (max(warps, 8) + 1), of which `warps` multiply. Dynamic
 // shared memory: 1,024 + padded k * 2 + stages * chunk * warps * 32; stages at most 16.
 #include "gate.cuh"
-#include "norm.cuh"
-#include "ring.cuh"
+#include "row.cuh"
 
 #if __CUDA_ARCH__ >= 900
 
@@ -118,25 +117,6 @@ __device__ __forceinline__ void store(const float (&sum)[4], Y* y, const float* 
 #endif
 }
 
-// x = the norm of a + b, by all threads but the last warp's.
-__device__ __forceinline__ void make_x(float* sum, W* x, const float* a, const float* b, const float* norm, u32 k, float epsilon, float* warps) {
-    u32 threads = blockDim.x - 32;
-    NormedRow row;
-    bool has_part = threadIdx.x < ROW_THREADS;
-    if (has_part) row.load_weight(norm, k, threadIdx.x);
-    wait_for_earlier_kernels();
-    if (has_part) {
-        float part = fold_warp(row.load(a, b, k, threadIdx.x));
-        if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = part;
-    }
-    barrier_of(threads);
-    float squares = 0.0f;
-    for (u32 warp = 0; warp < ROW_THREADS / 32; warp++) squares += warps[warp];
-    if (has_part)
-        row.store(blockIdx.x == 0 ? sum : 0, x, a, b, norm, 1.0f / sqrtf(squares / float(k) + epsilon), k, round_up(k, 64), threadIdx.x);
-    barrier_of(threads);
-}
-
 extern "C" __global__ void __launch_bounds__(416, 1)
     linear_one(Y* y, float* sum, const W* x, const float* a, const float* b, const float* norm, const W* weight, const float* bias, u32 n, u32 k,
                float epsilon, u32 chunk, u32 stages, u32 warps) {
@@ -160,7 +140,7 @@ extern "C" __global__ void __launch_bounds__(416, 1)
         return;
     }
     if (a) {
-        make_x(sum, row, a, b, norm, k, epsilon, (float*)(shared + WARP_SUMS));
+        make_x(sum, row, a, b, norm, k, epsilon, (float*)(shared + WARP_SUMS), blockDim.x - 32);
         if (warp >= warps) return;
     } else {
         if (warp >= warps) return;

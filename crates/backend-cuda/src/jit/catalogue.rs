@@ -102,7 +102,8 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    const PLAIN: Self = Self { format: Number::F32, gate: None };
+    /// Sums as they are.
+    pub(crate) const PLAIN: Self = Self { format: Number::F32, gate: None };
 
     fn defines(self) -> Vec<Define> {
         let gate = self.gate.map(|gate| match gate {
@@ -122,6 +123,11 @@ pub(crate) fn linear_few(weight: Number, made: Made, rows: usize) -> Variant {
 /// A product of one row.
 pub(crate) fn linear_one(weight: Number, made: Made) -> Variant {
     Variant::new("linear_one", &[&[("W", weight.name())], &made.defines()[..]].concat())
+}
+
+/// A product of one row with codes.
+pub(crate) fn linear_one_codes(codes: &'static str) -> Variant {
+    Variant::new("linear_one_codes", &[("W", codes), ("Y", Number::F32.name())])
 }
 
 /// A product of many rows, in a shape of [`MANY`].
@@ -292,6 +298,7 @@ fn codes() -> Vec<Variant> {
             embed_codes(name),
             linear_codes(name, Made::PLAIN, [8, 1]),
             linear_codes(name, gated, [16, 2]),
+            linear_one_codes(name),
         ]
     });
     of_each.chain(code_products(Format::Q4K.name())).collect()

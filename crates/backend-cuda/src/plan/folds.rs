@@ -1,12 +1,13 @@
 //! Norms that the product of one row makes for itself, in place of a kernel of their own: with one row, what a kernel waits for
 //! takes longer than what it does.
 //!
-//! `linear_one` reads the two values whose sum is normed while it runs, so these live until then; its bits are those of
-//! `add_rms_norm`.
+//! `linear_one` and `linear_one_codes` read the two values whose sum is normed while they run, so these live until then; their bits are those of
+//! `add_rms_norm`. Where a product has parts, each makes the row for itself, and all write the same sum.
 
 use super::matrices::Matrices;
 use super::products;
 use crate::driver::Properties;
+use crate::jit::Made;
 use crate::number::Number;
 use crate::weights::{Stored, Weight};
 use gannet_ops::{FusedKind, Node, Op, Program, Rows, ValueId, WeightId};
@@ -40,12 +41,8 @@ impl Folds {
             let product = weights.product(reader)?;
             let is_read_as_made = formats[normed.0 as usize] == product.reads();
             let is_returned = program.outputs.iter().any(|(_, id)| *id == normed);
-            let [Weight { stored: Stored::Plain(format), shape, .. }] = product.parts[..] else {
-                return None;
-            };
-            let size = [1, shape[0], shape[1]];
-            let choice = products::choose(device, *format, product.made(Number::F32), size);
-            let can_make = choice.entry == products::ONE_ROW
+            let made = product.made(Number::F32);
+            let can_make = product.parts.iter().all(|part| makes_row(device, part, made))
                 && product.x == normed
                 && program.value(normed).rows == Rows::Tokens;
             (others.is_none() && is_read_as_made && !is_returned && can_make).then_some((normed, fold))
@@ -68,6 +65,16 @@ impl Folds {
         }
         placed
     }
+}
+
+/// Whether the product of one row with a matrix can make that row.
+fn makes_row(device: &Properties, part: &Weight, made: Made) -> bool {
+    let size = [1, part.shape[0], part.shape[1]];
+    let choice = match part.stored {
+        Stored::Plain(format) => Some(products::choose(device, format, made, size)),
+        Stored::Codes(units) => products::choose_codes(device, units, made, size),
+    };
+    choice.is_some_and(|choice| choice.is_of_one_row())
 }
 
 /// The normed value of a node that adds and norms.

@@ -102,14 +102,13 @@ impl Frame<'_> {
 
     /// A product with so many outputs of a matrix.
     fn multiply(&self, choice: Choice, sides: &Sides, (matrix, n): (Address, usize)) -> Call {
+        let is_of_one_row = choice.is_of_one_row();
         let Choice { variant, entry, box_rows, grid, block, shared_bytes, after } = choice;
         let rows = rows_at_most(self.of(sides.x).rows, self.limits);
         let Sides { read, m, k, y, bias, .. } = *sides;
         let sizes = [m, n, k, sides.stride].map(|size| Argument::from(word(size)));
         let mut arguments = match box_rows {
-            None if entry == products::ONE_ROW => {
-                self.one_row([y, read, matrix, bias], [word(n), word(k)], sides.x)
-            }
+            None if is_of_one_row => self.one_row([y, read, matrix, bias], [word(n), word(k)], sides.x),
             None => [arguments![y, read, matrix, bias], sizes.to_vec()].concat(),
             Some(box_rows) => {
                 let x = self.maps.of(&TensorMap { address: read, rows, columns: k, box_rows });

@@ -4,14 +4,15 @@
 //! which go round with the weights (`linear_few`). More: tensor cores from shared memory
 //! (`linear_many`), or where the architecture has none such, `linear_few` to 64 rows. Beyond, or where the size has neither: `linear`.
 //!
-//! Codes: up to 32 rows they are unpacked in registers (`linear_codes`). More: some outputs at a time are unpacked into memory of the plan's, and
+//! Codes: with one row and few outputs, some warps unpack them for others that multiply (`linear_one_codes`); up to 32 rows they are unpacked in registers
+//! (`linear_codes`). More: some outputs at a time are unpacked into memory of the plan's, and
 //! multiplied as bf16.
 
 use crate::codes::{PAIR_OUTPUTS, UNIT_OUTPUTS, Units};
 use crate::driver::Properties;
 use crate::jit::{
     CODES_ROWS, FEW_ROWS, MANY, Made, NARROW_ROWS, Variant, linear, linear_codes, linear_few, linear_many,
-    linear_narrow, linear_one, unpack,
+    linear_narrow, linear_one, linear_one_codes, unpack,
 };
 use crate::number::Number;
 use crate::weights::{PADDING, Stored};
@@ -52,8 +53,9 @@ const NARROW_ROWS_MAX: usize = 32;
 const NARROW_OUTPUTS_MAX: usize = 256;
 const NARROW_COLUMNS: usize = 4;
 
-/// The entry that takes one row, and may make it.
-pub(super) const ONE_ROW: &str = "linear_one";
+/// The entries that take one row, and may make it.
+const ONE_ROW: &str = "linear_one";
+const ONE_ROW_OF_CODES: &str = "linear_one_codes";
 /// Columns of a row that lies whole in shared memory, at most.
 const ONE_COLUMNS_MAX: usize = 32 << 10;
 /// Warps that norm the row that `linear_one` multiplies.
@@ -64,8 +66,17 @@ const ONE_STAGES_MAX: usize = 16;
 const ONE_CHUNKS: [usize; 2] = [512, 256];
 /// Shared memory of a block of which two fit.
 const HALF_BYTES: usize = 110 << 10;
-/// Shared memory of a block of `linear_one` before its row.
+/// Shared memory of a block of `linear_one`, and of `linear_one_codes`, before its row.
 const ONE_BYTES: usize = 1024;
+const ONE_CODES_BYTES: usize = 1536;
+
+/// Warps of `linear_one_codes` that multiply, each with the outputs of two units: with more, unpacking is shared out as well among those of
+/// `linear_codes`. Those that unpack for them, at least.
+const CHAINS_MAX: usize = 4;
+const HELPERS_MIN: usize = 8;
+/// Columns of a piece that one of the latter unpacks, and pieces that it has on their way, at most.
+const PIECE_COLUMNS: usize = 256;
+const PIECES_AHEAD_MAX: usize = 2;
 
 /// How a product is launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +90,13 @@ pub(super) struct Choice {
     pub(super) shared_bytes: usize,
     /// Arguments after the sizes.
     pub(super) after: Vec<usize>,
+}
+
+impl Choice {
+    /// Whether it takes one row, and may make it.
+    pub(super) fn is_of_one_row(&self) -> bool {
+        [ONE_ROW, ONE_ROW_OF_CODES].contains(&self.entry)
+    }
 }
 
 /// The kernel for m rows and a matrix `[n, k]`.
@@ -120,6 +138,10 @@ pub(super) fn choose_codes(
     }
     let processors = device.processors as usize;
     let padded = n.next_multiple_of(PAIR_OUTPUTS);
+    let is_narrow = padded <= CHAINS_MAX * PAIR_OUTPUTS * processors;
+    if m == 1 && k <= ONE_COLUMNS_MAX && is_narrow && made == Made::PLAIN {
+        return Some(one_of_codes(device, codes, [n, k]));
+    }
     let units = if made.gate.is_some() || padded >= WIDE_OUTPUTS * processors { 2 } else { 1 };
     let shares = padded / (units * UNIT_OUTPUTS);
     let share = shares.div_ceil(processors);
@@ -232,6 +254,27 @@ fn one(device: &Properties, weight: Number, made: Made, [n, k]: [usize; 2]) -> C
         block: 32 * (warps.max(NORMING_WARPS) + 1),
         shared_bytes: row_bytes + stages * chunk * warps * 32,
         after: vec![chunk, stages, warps],
+    }
+}
+
+fn one_of_codes(device: &Properties, codes: Units, [n, k]: [usize; 2]) -> Choice {
+    let processors = device.processors as usize;
+    let shares = n.div_ceil(PAIR_OUTPUTS);
+    let chains = shares.div_ceil(processors);
+    let helpers = HELPERS_MIN.div_ceil(chains);
+    let pieces = k.div_ceil(PIECE_COLUMNS);
+    let ahead = pieces.div_ceil(helpers).min(PIECES_AHEAD_MAX);
+    let codes_bytes = PAIR_OUTPUTS / UNIT_OUTPUTS * codes.bytes() * (PIECE_COLUMNS / codes.run());
+    let helper_bytes = PAIR_OUTPUTS * PIECE_COLUMNS * Number::Bf16.bytes() + ahead * codes_bytes;
+    let row_bytes = pieces * PIECE_COLUMNS * Number::Bf16.bytes();
+    Choice {
+        variant: linear_one_codes(codes.name()),
+        entry: ONE_ROW_OF_CODES,
+        box_rows: None,
+        grid: [shares.div_ceil(chains), 1],
+        block: 32 * chains * (helpers + 1),
+        shared_bytes: ONE_CODES_BYTES + row_bytes + chains * helpers * helper_bytes,
+        after: vec![chains, helpers, ahead],
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) type Outcome = Result<(), CudaError>;
 type Simulation = fn(&mut Call<'_>) -> Outcome;
 
 /// What each entry does.
-const KERNELS: [(&str, Simulation); 50] = [
+const KERNELS: [(&str, Simulation); 51] = [
     ("add", |call| pairwise(call, gates::add)),
     ("add_rms_norm", add_rms_norm),
     ("argmax", argmax),
@@ -60,6 +60,7 @@ const KERNELS: [(&str, Simulation); 50] = [
     ("linear_many", mapped_product),
     ("linear_narrow", matrix_product),
     ("linear_one", product_of_one),
+    ("linear_one_codes", product_of_one),
     ("place_units", place_units),
     ("position_scale", scale_by_position),
     ("quantise_keys", quantise_keys),
@@ -324,18 +325,27 @@ fn mapped_product(call: &mut Call<'_>) -> Outcome {
 /// A row that is there, or the norm of a sum, which is made on the way.
 fn product_of_one(call: &mut Call<'_>) -> Outcome {
     let [y, sum, x, a, b, norm, matrix, bias] = call.addresses()?;
-    let ([n, k], epsilon, [_chunk, stages, warps]) = (call.sizes()?, call.f32()?, call.sizes()?);
-    if stages < 2 || warps == 0 {
-        return Err(call.odd("a ring of less than two stages, or of no warp".to_owned()));
-    }
+    let ([n, k], epsilon) = (call.sizes()?, call.f32()?);
+    let number = if call.entry == "linear_one_codes" {
+        let [chains, helpers, ahead] = call.sizes()?;
+        if chains * helpers * ahead == 0 {
+            return Err(call.odd("no warp that multiplies, or none that unpacks what comes".to_owned()));
+        }
+        Number::Bf16
+    } else {
+        let [_chunk, stages, warps] = call.sizes()?;
+        if stages < 2 || warps == 0 {
+            return Err(call.odd("a ring of less than two stages, or of no warp".to_owned()));
+        }
+        call.number("W")
+    };
     if a == Address::NONE {
-        let x = call.memory.numbers(call.entry, call.number("W"), (x, k))?;
+        let x = call.memory.numbers(call.entry, number, (x, k))?;
         return product_of(call, [y, matrix, bias], Numbers::new(k, x), [n, n]);
     }
     let [a, b] = [call.matrix(a, 1, k)?, call.matrix(b, 1, k)?];
     let (added, weight) = (gates::add(&a, &b), call.floats(norm, k)?);
     call.put_floats(sum, &added.data)?;
-    let number = call.number("W");
     let rounded = number.decode(&number.encode(&norms::rms_norm(&added, &weight, epsilon).data));
     product_of(call, [y, matrix, bias], Numbers::new(k, rounded), [n, n])
 }
