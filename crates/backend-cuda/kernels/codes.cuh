@@ -189,3 +189,31 @@ template <class F> struct Slab {
 __device__ __forceinline__ u64 unit_place(u32 eight, u32 run, u32 runs) {
     return (u64(eight / 2) * runs + run) * 2 + eight % 2;
 }
+
+// The weights of one run of columns of COUNT neighbouring units, two steps of 16 columns at once: add(fragments b of each step and unit, slab, half of it).
+template <class F, u32 COUNT, class Add> __device__ __forceinline__ void unpack_run(const u8* codes, u32 lane, const Add& add) {
+    Block<F> block[COUNT];
+#pragma unroll
+    for (u32 unit = 0; unit < COUNT; unit++) block[unit].load(codes + unit * F::UNIT, lane / 4);
+#pragma unroll
+    for (u32 slab = 0; slab < F::SLABS; slab++) {
+        Slab<F> found[COUNT];
+#pragma unroll
+        for (u32 unit = 0; unit < COUNT; unit++) found[unit].load(codes + unit * F::UNIT, slab, lane);
+#pragma unroll
+        for (u32 half = 0; half < 2; half++) {
+            u32 b[2][COUNT][2];
+#pragma unroll
+            for (u32 step = 0; step < 2; step++)
+#pragma unroll
+                for (u32 unit = 0; unit < COUNT; unit++) found[unit].fragment(block[unit], half * 2 + step, b[step][unit][0], b[step][unit][1]);
+            add(b, slab, half);
+        }
+    }
+}
+
+// The fragment a of 16 outputs: units are its upper and lower half.
+__device__ __forceinline__ void mma_of_pair(float (&sum)[4], const u32 (&b)[2][2], u32 x0, u32 x1) {
+    u32 a[4] = {b[0][0], b[1][0], b[0][1], b[1][1]};
+    mma<bf16>(sum, a, x0, x1);
+}

@@ -7,26 +7,30 @@
 //
 // With GATE 1 (silu) or 2 (gelu_tanh) the matrices are of gate and up as `linear_few` has them, y has n / 2 numbers a row.
 //
-// A block takes an item, ROWS of its rows after the other, and 64 outputs. A warp has 16 outputs as the 16-wide operand of mma.sync and a ring of its own, which asynchronous
+// The next kernel may start when the lists are there: so where it is another product of the same rows, `lists_are_there`, it reads them, and brings weights, before this one
+// has ended.
+//
+// A block takes an item, ROWS of its rows after the other, and 16 outputs a warp (64 for f32). A warp has 16 outputs as the 16-wide operand of mma.sync and a ring of its own, which asynchronous
 // copies fill with the stream of its weights; x lies in shared memory, `chunk` columns at once.
 //
-// Defines: W, X, Y, ROWS 8, 16 or 32 (32 for f32), KIND 0 f32, 1 bf16 or f16, 2 codes, GATE. Grid: (ceil(n / 64), the most items that there may be); blocks without
-// an item end at once. Block 128; 256 for f32. Dynamic shared memory: 4 * STAGES * SHARE + ROWS * (chunk * 2 + 16), chunk a multiple of 256; none for f32.
+// Defines: W, X, Y, ROWS 8, 16 or 32 (32 for f32), KIND 0 f32, 1 bf16 or f16, 2 codes, GATE. Grid: (ceil(n / outputs of a block), the most items that there may be); blocks without
+// an item end at once. Block at most 128; 256 for f32. Dynamic shared memory: warps * STAGES * SHARE + ROWS * (chunk * 2 + 16), chunk a multiple of 256; none for f32.
 #if KIND == 2
 #include "codes.cuh"
 #else
 #include "mma.cuh"
 #endif
-#include "gate.cuh"
+#include "outputs.cuh"
 
 #if KIND == 0
 
 // A tile of ROWS rows x 64 outputs, 2 x 4 a thread.
 extern "C" __global__ void __launch_bounds__(256)
     expert_linear(Y* y, const float* x, const float* weight, const float* bias, const u32* order, const u32* x_rows, const u32* item_starts, const uint4* items,
-                  u32 experts, u32 n, u32 k, u32 stride, u32) {
+                  u32 experts, u32 n, u32 k, u32 stride, u32, u32) {
     __shared__ float xs[16][ROWS + 1], ws[16][65];
-    join_chain();
+    wait_for_earlier_kernels();
+    let_next_kernel_start();
     if (blockIdx.y >= item_starts[experts]) return;
     uint4 item = items[blockIdx.y];
     const float* matrix = weight + u64(item.x) * n * k;
@@ -62,12 +66,12 @@ extern "C" __global__ void __launch_bounds__(256)
 #if KIND == 2
 typedef bf16 E;
 // Columns and bytes of 16 outputs that a stage of a warp's ring has.
-const u32 RUN = W::RUN, SHARE = 2 * W::UNIT, STAGES = W::RUN == 256 ? 4 : 8;
+const u32 RUN = W::RUN, SHARE = 2 * W::UNIT, STAGES = W::RUN == 256 ? 3 : 8;
 #else
 typedef W E;
 const u32 RUN = 64, SHARE = 2048, STAGES = 6;
 #endif
-const u32 WARPS = 4, GROUPS = ROWS / 8;
+const u32 GROUPS = ROWS / 8;
 
 __device__ __forceinline__ void fetch(u32 to, const u8* from, u32 lane) {
 #pragma unroll
@@ -103,7 +107,7 @@ __device__ __forceinline__ u32 bits_of(f32 x) {
 // `count` rows of `width` columns from column `start` on, zero beyond k, by the whole block.
 __device__ __forceinline__ void load_rows(u8* to, u32 line_bytes, const X* x, const u32* x_rows, u32 count, u32 start, u32 width, u32 k) {
     u32 pieces = width / 8;
-    for (u32 i = threadIdx.x; i < count * pieces; i += WARPS * 32) {
+    for (u32 i = threadIdx.x; i < count * pieces; i += blockDim.x) {
         u32 row = i / pieces, piece = i % pieces, column = start + piece * 8;
         const X* from = x + u64(x_rows[row]) * k + column;
         uint4 found = make_uint4(0, 0, 0, 0);
@@ -124,37 +128,19 @@ __device__ __forceinline__ void load_rows(u8* to, u32 line_bytes, const X* x, co
 struct Sums {
     float sum[GROUPS][4];
 
-    // Two steps of 16 columns: weights a, rows from x_at on, whose first column is there.
-    __device__ __forceinline__ void add(const u32 (&a)[2][4], u32 x_at, u32 line_bytes, u32 count, u32 lane) {
-#pragma unroll
-        for (u32 group = 0; group < GROUPS; group++)
-            if (GROUPS == 1 || group * 8 < count) {
-                u32 x[4];
-                load_matrices(x, x_at + (group * 8 + lane % 8) * line_bytes + lane / 8 * 16);
-                mma<E>(sum[group], a[0], x[0], x[1]);
-                mma<E>(sum[group], a[1], x[2], x[3]);
-            }
-    }
-
-    // One stage.
+    // One stage of rows from x_at on, whose first column is there.
 #if KIND == 2
     __device__ __forceinline__ void accumulate(const u8* codes, u32 x_at, u32 line_bytes, u32 count, u32 lane) {
-        Block<W> block[2];
-        for (u32 unit = 0; unit < 2; unit++) block[unit].load(codes + unit * W::UNIT, lane / 4);
+        unpack_run<W, 2>(codes, lane, [&](const u32 (&b)[2][2][2], u32 slab, u32 half) {
 #pragma unroll
-        for (u32 slab = 0; slab < W::SLABS; slab++) {
-            Slab<W> found[2];
-            for (u32 unit = 0; unit < 2; unit++) found[unit].load(codes + unit * W::UNIT, slab, lane);
-#pragma unroll
-            for (u32 half = 0; half < 2; half++) {
-                u32 a[2][4];
-#pragma unroll
-                for (u32 step = 0; step < 2; step++)
-#pragma unroll
-                    for (u32 unit = 0; unit < 2; unit++) found[unit].fragment(block[unit], half * 2 + step, a[step][unit], a[step][unit + 2]);
-                add(a, x_at + slab * 128 + half * 64, line_bytes, count, lane);
-            }
-        }
+            for (u32 group = 0; group < GROUPS; group++)
+                if (GROUPS == 1 || group * 8 < count) {
+                    u32 x[4];
+                    load_matrices(x, x_at + slab * 128 + half * 64 + (group * 8 + lane % 8) * line_bytes + lane / 8 * 16);
+                    mma_of_pair(sum[group], b[0], x[0], x[1]);
+                    mma_of_pair(sum[group], b[1], x[2], x[3]);
+                }
+        });
     }
 #else
     __device__ __forceinline__ void accumulate(const u8* tile, u32 x_at, u32 line_bytes, u32 count, u32 lane) {
@@ -167,42 +153,29 @@ struct Sums {
                 const u32* cores = words + (half * 2 + step) * 64;
                 a[step][0] = cores[0], a[step][1] = cores[256], a[step][2] = cores[32], a[step][3] = cores[288];
             }
-            add(a, x_at + half * 64, line_bytes, count, lane);
+#pragma unroll
+            for (u32 group = 0; group < GROUPS; group++)
+                if (GROUPS == 1 || group * 8 < count) {
+                    u32 x[4];
+                    load_matrices(x, x_at + half * 64 + (group * 8 + lane % 8) * line_bytes + lane / 8 * 16);
+                    mma<E>(sum[group], a[0], x[0], x[1]);
+                    mma<E>(sum[group], a[1], x[2], x[3]);
+                }
         }
     }
 #endif
-
-    __device__ __forceinline__ void store(Y* y, const float* bias, const u32* order, u32 share, u32 count, u32 n, u32 stride, u32 lane) const {
-        u32 out = share * 16 + lane / 4;
-        float first = bias && out < n ? bias[out] : 0.0f, second = bias && out + 8 < n ? bias[out + 8] : 0.0f;
-#pragma unroll
-        for (u32 group = 0; group < GROUPS; group++)
-#pragma unroll
-            for (u32 i = 0; i < 2; i++) {
-                u32 row = group * 8 + lane % 4 * 2 + i;
-                if (row >= count) continue;
-                float upper = sum[group][i] + first, lower = sum[group][i + 2] + second;
-                Y* line = y + u64(order[row]) * stride;
-#if GATE
-                if (out < n) write(line[share * 8 + lane / 4], gated(upper, lower));
-#else
-                if (out < n) write(line[out], upper);
-                if (out + 8 < n) write(line[out + 8], lower);
-#endif
-            }
-    }
 };
 
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, ROWS == 8 ? 6 : 4)
     expert_linear(Y* y, const X* x, const u8* weight, const float* bias, const u32* order, const u32* x_rows, const u32* item_starts, const uint4* items,
-                  u32 experts, u32 n, u32 k, u32 stride, u32 chunk) {
+                  u32 experts, u32 n, u32 k, u32 stride, u32 chunk, u32 lists_are_there) {
     extern __shared__ __align__(16) u8 shared[];
-    join_chain();
+    if (!lists_are_there) wait_for_earlier_kernels();
     if (blockIdx.y >= item_starts[experts]) return;
     uint4 item = items[blockIdx.y];
-    u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, shares = round_up(n, 16) / 16, share = blockIdx.x * WARPS + warp, runs = share < shares ? (k + RUN - 1) / RUN : 0;
-    u32 columns = round_up(k, RUN), line_bytes = chunk * 2 + 16;
-    u8 *ring = shared + warp * STAGES * SHARE, *rows = shared + WARPS * STAGES * SHARE;
+    u32 warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32, shares = round_up(n, 16) / 16, share = blockIdx.x * warps + warp;
+    u32 columns = round_up(k, RUN), runs = share < shares ? columns / RUN : 0, line_bytes = chunk * 2 + 16;
+    u8 *ring = shared + warp * STAGES * SHARE, *rows = shared + warps * STAGES * SHARE;
     u32 ring_at = shared_address(ring), rows_at = shared_address(rows);
     const u8* from = weight + (u64(item.x) * shares + share) * (columns / RUN) * SHARE;
     for (u32 row0 = 0; row0 < item.z; row0 += ROWS) {
@@ -211,6 +184,10 @@ extern "C" __global__ void __launch_bounds__(128)
         for (u32 run = 0; run < STAGES - 1; run++) {
             if (run < runs) fetch(ring_at + run * SHARE, from + u64(run) * SHARE, lane);
             fetch_commit();
+        }
+        if (row0 == 0) {
+            if (lists_are_there) wait_for_earlier_kernels();
+            let_next_kernel_start();
         }
         for (u32 start = 0, run = 0; start < columns; start += chunk) {
             u32 width = min(columns - start, chunk);
@@ -227,7 +204,8 @@ extern "C" __global__ void __launch_bounds__(128)
                 fetch_commit();
             }
         }
-        if (share < shares) sums.store(y, bias ? bias + u64(item.x) * n : 0, order + item.y + row0, share, count, n, stride, lane);
+        if (share < shares)
+            store_outputs(sums.sum, Listed{{y, stride}, order + item.y + row0}, bias ? bias + u64(item.x) * n : 0, share, count, n, lane);
     }
 }
 

@@ -14,7 +14,7 @@
 // Defines: ROWS, UNITS 1 or 2 (2 with GATE), W, Y. Grid and block as in `linear_few`, for shares of UNITS * 8 outputs. Dynamic shared memory
 // 2,048 + stages * chunk * (warps * UNITS * UNIT / RUN + ROWS * 2), each part rounded up to 1,024; at most 8 stages and 16 warps.
 #include "codes.cuh"
-#include "gate.cuh"
+#include "outputs.cuh"
 #include "ring.cuh"
 
 #if __CUDA_ARCH__ >= 900
@@ -105,29 +105,11 @@ struct Sums {
             u32 x[4];
             load_matrices(x, x_at + (group * 8 + lane % 8) * 128 + ((half * 4 + lane / 8) ^ lane % 8) * 16);
 #pragma unroll
-            for (u32 step = 0; step < 2; step++) {
-                u32 a[4] = {b[step][0][0], b[step][1][0], b[step][0][1], b[step][1][1]};
-                mma<bf16>(sum[group], a, x[step * 2], x[step * 2 + 1]);
-            }
+            for (u32 step = 0; step < 2; step++) mma_of_pair(sum[group], b[step], x[step * 2], x[step * 2 + 1]);
         }
     }
     __device__ __forceinline__ void store(Y* y, const float* bias, u32 share, u32 m, u32 n, u32 stride, u32 lane) const {
-        u32 out = share * 16 + lane / 4;
-        float first = bias && out < n ? bias[out] : 0.0f, second = bias && out + 8 < n ? bias[out + 8] : 0.0f;
-#pragma unroll
-        for (u32 group = 0; group < GROUPS; group++)
-#pragma unroll
-            for (u32 i = 0; i < 2; i++) {
-                u32 row = group * 8 + lane % 4 * 2 + i;
-                if (row >= m) continue;
-                float upper = sum[group][i] + first, lower = sum[group][i + 2] + second;
-#if GATE
-                if (out < n) write(y[u64(row) * stride + share * 8 + lane / 4], gated(upper, lower));
-#else
-                if (out < n) write(y[u64(row) * stride + out], upper);
-                if (out + 8 < n) write(y[u64(row) * stride + out + 8], lower);
-#endif
-            }
+        store_outputs(sum, InOrder{y, stride}, bias, share, m, n, lane);
     }
 };
 
@@ -163,24 +145,7 @@ struct Sums {
 
 // One run of columns.
 __device__ __forceinline__ void accumulate(Sums& sums, const u8* codes, u32 x_at, u32 zeros, u32 lane) {
-    Block<W> block[UNITS];
-#pragma unroll
-    for (u32 unit = 0; unit < UNITS; unit++) block[unit].load(codes + unit * W::UNIT, lane / 4);
-#pragma unroll
-    for (u32 slab = 0; slab < W::SLABS; slab++) {
-        Slab<W> found[UNITS];
-#pragma unroll
-        for (u32 unit = 0; unit < UNITS; unit++) found[unit].load(codes + unit * W::UNIT, slab, lane);
-#pragma unroll
-        for (u32 half = 0; half < 2; half++) {
-            u32 b[2][UNITS][2];
-#pragma unroll
-            for (u32 step = 0; step < 2; step++)
-#pragma unroll
-                for (u32 unit = 0; unit < UNITS; unit++) found[unit].fragment(block[unit], half * 2 + step, b[step][unit][0], b[step][unit][1]);
-            sums.add(b, x_at + slab * X_SLAB, half, zeros, lane);
-        }
-    }
+    unpack_run<W, UNITS>(codes, lane, [&](const u32 (&b)[2][UNITS][2], u32 slab, u32 half) { sums.add(b, x_at + slab * X_SLAB, half, zeros, lane); });
 }
 
 extern "C" __global__ void __launch_bounds__(544, 1)

@@ -19,7 +19,7 @@
 // Grid: any number of blocks, outputs go round over (block, warp); best: SMs = S, shares T = padded n / 16, a share of
 // an SM P = ceil(T / S), rounds R = ceil(P / 12), warps = ceil(P / R), blocks = min(S, ceil(T / warps)). Block: 32 * (warps + 1). Dynamic
 // shared memory, best close to 200 KB with a chunk of 256: 2,048 + stages * chunk * (warps * 32 + ROWS * 2); stages at most 8.
-#include "gate.cuh"
+#include "outputs.cuh"
 #include "ring.cuh"
 
 #if __CUDA_ARCH__ >= 900
@@ -116,28 +116,6 @@ struct Fragments {
     }
 };
 
-__device__ __forceinline__ void store(const float (&sum)[GROUPS][4], Y* y, const float* bias, u32 share, u32 m, u32 n, u32 stride, u32 lane) {
-#if GATE
-    u32 gate = share * 16 + lane / 4;
-    float first = bias ? bias[gate] : 0.0f, second = bias ? bias[gate + 8] : 0.0f;
-#pragma unroll
-    for (u32 group = 0; group < GROUPS; group++)
-#pragma unroll
-        for (u32 i = 0; i < 2; i++) {
-            u32 row = group * 8 + lane % 4 * 2 + i;
-            if (row < m && gate < n) write(y[u64(row) * stride + share * 8 + lane / 4], gated(sum[group][i] + first, sum[group][i + 2] + second));
-        }
-#else
-#pragma unroll
-    for (u32 group = 0; group < GROUPS; group++)
-#pragma unroll
-        for (u32 i = 0; i < 4; i++) {
-            u32 out = share * 16 + lane / 4 + i / 2 * 8, row = group * 8 + lane % 4 * 2 + i % 2;
-            if (row < m && out < n && row < ROWS) write(y[u64(row) * stride + out], sum[group][i] + (bias ? bias[out] : 0.0f));
-        }
-#endif
-}
-
 extern "C" __global__ void __launch_bounds__(416, 1)
     linear_few(Y* y, const void* x_map, const W* weight, const float* bias, u32 m, u32 n, u32 k, u32 stride, u32 chunk, u32 stages) {
     extern __shared__ __align__(1024) u8 shared[];
@@ -175,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(416, 1)
             __syncwarp();
             if (lane == 0) barrier_arrive(ring.empty(place.stage));
         }
-        if (share0 + warp < feed.shares) store(sum, y, bias, share0 + warp, m, n, stride, lane);
+        if (share0 + warp < feed.shares) store_outputs(sum, InOrder{y, stride}, bias, share0 + warp, m, n, lane);
     }
 }
 

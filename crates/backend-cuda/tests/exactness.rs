@@ -65,10 +65,11 @@ impl Case {
         }
     }
 
-    /// The format of a matrix: of values another one than of queries and keys, where both are codes.
+    /// The format of a matrix: of values another one than of queries and keys, where both are codes; routers beside codes are numbers, as in files.
     fn format(&self, used: &WeightUse) -> Format {
         let is_wide = used.name.ends_with(".v") || used.name.ends_with(".down");
-        if used.role == WeightRole::Vector {
+        let is_router = used.name.ends_with(".router") && Coding::of(self.weights).is_some();
+        if used.role == WeightRole::Vector || is_router {
             Format::F32
         } else if self.weights == Format::Q4K && is_wide {
             Format::Q6K

@@ -157,7 +157,15 @@ pub(crate) fn expert_linear(stored: Stored, (x, made): (Number, Made), rows: usi
     Variant::new("expert_linear", &[&shape[..], &made.defines()].concat())
 }
 
-/// The same for many rows, in a shape of [`MANY`].
+/// Rows of `route_normed`'s variants: of one step's only row, and of a cluster's.
+pub(crate) const ROUTED_ROWS: [usize; 2] = [1, 4];
+
+/// The norm, the product and the choice of a router, whose normed rows are in a format.
+pub(crate) fn route_normed(made: Number, rows: usize) -> Variant {
+    Variant::new("route_normed", &[("Y", made.name()), ("ROWS", text(rows))])
+}
+
+/// A product of routed rows that are many, in a shape of [`MANY`].
 pub(crate) fn experts_many(weight: Number, made: Made, [rows, groups, stages]: [usize; 3]) -> Variant {
     let shape = [
         ("W", weight.name()),
@@ -348,6 +356,8 @@ pub(super) fn tested() -> Vec<Variant> {
     all.extend(Number::ALL.map(embed));
     all.extend(Number::ALL.map(linear));
     all.extend(NARROW_ROWS.map(linear_narrow));
+    all.extend(ROUTED_ROWS.map(|rows| route_normed(Number::F32, rows)));
+    all.push(route_normed(Number::Bf16, ROUTED_ROWS[0]));
     all.extend(DELTA_PARTS.map(delta_rule));
     all.extend(products());
     all.extend(codes());

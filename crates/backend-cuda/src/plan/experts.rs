@@ -25,31 +25,34 @@ const ROUTING_WARPS: usize = 8;
 const ROUTED_BY_BLOCK: usize = 32;
 /// Shared memory of a block that routes, where its experts leave it the choice.
 const ROUTING_BYTES: usize = 96 << 10;
+/// Bytes that sorting takes for an expert.
+const SORTED_BYTES: usize = 12;
 /// Threads of `combine_experts`.
 const COMBINING_THREADS: usize = 256;
 /// Routed rows an expert, on the average, up to which items have 8, 16 and 32 rows.
 const MEAN_ROWS: [usize; 3] = [2, 8, 32];
-/// Outputs of a block of `expert_linear`.
-const BLOCK_OUTPUTS: usize = 64;
-/// Warps of such a block, bytes of x in its shared memory, and what its chunks of columns are a multiple of.
+/// Warps of a block of `expert_linear` at most, its shared memory at most, which every architecture has, and what its chunks of columns are a multiple of.
 const WARPS: usize = 4;
-const ROW_BYTES: usize = 64 << 10;
+const SHARED_BYTES_MAX: usize = 98 << 10;
 const CHUNK: usize = 256;
 /// Stages of a warp's ring: of tiles of bf16 or f16, of so many bytes; of pairs of units of 256 and of 64 columns.
 const PLAIN_STAGES: usize = 6;
 const TILE_BYTES: usize = 2048;
-const WIDE_STAGES: usize = 4;
+const WIDE_STAGES: usize = 3;
 const NARROW_STAGES: usize = 8;
-/// Bytes of weights of experts that are unpacked at once, at most.
-const UNPACKED_BYTES_MAX: usize = 512 << 20;
+/// Threads and outputs of a block of the form for f32.
+const F32_THREADS: usize = 256;
+const F32_OUTPUTS: usize = 64;
+/// Bytes between two rows of x in shared memory.
+const LINE_PADDING_BYTES: usize = 16;
 
 /// Where the lists of the rows of experts lie.
 #[derive(Clone, Copy)]
 pub(super) struct Groups {
-    items: Address,
-    order: Address,
-    tokens: Address,
-    starts: Address,
+    pub(super) items: Address,
+    pub(super) order: Address,
+    pub(super) tokens: Address,
+    pub(super) starts: Address,
 }
 
 /// The most of anything that the lists have.
@@ -105,7 +108,7 @@ fn items_at_most(routed: usize, experts: usize, tile: usize) -> usize {
 }
 
 /// Rows of an item, at most: one size for all products of a step.
-fn tile(device: &Properties, routed: usize, experts: usize) -> usize {
+pub(super) fn tile(device: &Properties, routed: usize, experts: usize) -> usize {
     let few = MEAN_ROWS.into_iter().zip(EXPERT_ROWS).find(|(mean, _)| routed <= mean * experts);
     match few {
         Some((_, rows)) => rows,
@@ -164,6 +167,29 @@ fn can_be_many(device: &Properties, product: &ExpertProduct<'_>, columns: usize)
 fn sizes(product: &ExpertProduct<'_>) -> [usize; 3] {
     let weight = product.weight;
     [weight.shape[0], weight.rows(), weight.columns()]
+}
+
+/// Warps of a block of `expert_linear`: half as many where the blocks of so many items don't fill the card twice.
+fn few_warps(device: &Properties, [items, n]: [usize; 2]) -> usize {
+    let blocks = items * n.div_ceil(WARPS * PAIR_OUTPUTS);
+    if blocks <= 2 * device.processors as usize { WARPS / 2 } else { WARPS }
+}
+
+/// Columns of x that `expert_linear` takes at once, with `rows` rows and so many warps: as many as its shared memory has room for, and that memory.
+fn few_chunk(stored: Stored, [columns, rows, warps]: [usize; 3]) -> (usize, usize) {
+    let ring_bytes = match stored {
+        Stored::Plain(Number::F32) => return (columns, 0),
+        Stored::Plain(_) => PLAIN_STAGES * TILE_BYTES,
+        Stored::Codes(units) => {
+            let stages = if units.run() == CHUNK { WIDE_STAGES } else { NARROW_STAGES };
+            stages * PAIR_OUTPUTS / UNIT_OUTPUTS * units.bytes()
+        }
+    };
+    let (ring_bytes, padding_bytes) = (warps * ring_bytes, rows * LINE_PADDING_BYTES);
+    let chunk_bytes = rows * CHUNK * Number::Bf16.bytes();
+    let most = (SHARED_BYTES_MAX - ring_bytes - padding_bytes) / chunk_bytes;
+    let count = columns.div_ceil(CHUNK).min(most);
+    (count * CHUNK, ring_bytes + padding_bytes + count * chunk_bytes)
 }
 
 /// Every kernel that a product may need.
@@ -226,7 +252,9 @@ fn unpacked(product: &ExpertProduct<'_>) -> (usize, usize) {
     let [experts, rows, columns] = sizes(product);
     let row_bytes = columns.next_multiple_of(PADDING) * Number::Bf16.bytes();
     let padded = rows.next_multiple_of(EXPERT_PADDING);
-    let most = (UNPACKED_BYTES_MAX / (padded * row_bytes)).clamp(1, experts);
+    let most = (products::UNPACKED_BYTES_MAX / (padded * row_bytes)).clamp(1, experts);
+    // As many each time.
+    let most = experts.div_ceil(experts.div_ceil(most));
     (most, (most * padded + PADDING - EXPERT_PADDING) * row_bytes)
 }
 
@@ -235,6 +263,20 @@ pub(super) fn unpacked_bytes(product: &ExpertProduct<'_>) -> usize {
     match product.weight.stored {
         Stored::Plain(_) => 0,
         Stored::Codes(_) => unpacked(product).1,
+    }
+}
+
+/// The launch that sorts routed rows by their experts, where those that chose didn't.
+pub(super) fn sorting(groups: &Groups, ids: Address, [rows, experts, top_k, tile]: [usize; 4]) -> Call {
+    let Groups { items, order, tokens, starts } = *groups;
+    let mut arguments = arguments![order, tokens, starts, items, ids];
+    arguments.extend([rows, experts, top_k, tile].map(|size| Argument::from(word(size))));
+    Call {
+        need: (Variant::new("route_experts", &[]), "group_experts"),
+        grid: [1; 3],
+        block: word(SORTING_THREADS),
+        shared_bytes: word(SORTED_BYTES * experts),
+        arguments,
     }
 }
 
@@ -271,10 +313,7 @@ impl Frame<'_> {
         let mut calls =
             vec![Call { need, grid: [word(blocks), 1, 1], block: word(warps * 32), shared_bytes, arguments }];
         if !is_one {
-            let arguments = arguments![order, tokens, starts, items, ids, rows, word(experts), k, tile];
-            let (grid, block) = ([1; 3], word(SORTING_THREADS));
-            let shared_bytes = word(3 * expert_bytes);
-            calls.push(Call { need: (variant, "group_experts"), grid, block, shared_bytes, arguments });
+            calls.push(sorting(&self.groups, ids, [self.rows, experts, top_k as usize, tile as usize]));
         }
         calls
     }
@@ -305,27 +344,25 @@ impl Frame<'_> {
         let ([experts, n, k], stored) = (sizes(product), product.weight.stored);
         let routed = self.rows * product.top_k;
         let Groups { items, order, starts, .. } = self.groups;
-        let padded = k.next_multiple_of(CHUNK);
-        let chunk = padded.min(ROW_BYTES / (rows * Number::Bf16.bytes()) / CHUNK * CHUNK);
-        let ring_bytes = match stored {
-            Stored::Plain(Number::F32) => None,
-            Stored::Plain(_) => Some(PLAIN_STAGES * TILE_BYTES),
-            Stored::Codes(units) => {
-                let stages = if units.run() == CHUNK { WIDE_STAGES } else { NARROW_STAGES };
-                Some(stages * PAIR_OUTPUTS / UNIT_OUTPUTS * units.bytes())
-            }
+        let tile = tile(self.device, routed, experts);
+        let most = items_at_most(routed, experts, tile);
+        let warps = few_warps(self.device, [most, n]);
+        let (chunk, shared_bytes) = few_chunk(stored, [k, rows, warps]);
+        let (block, outputs) = match stored {
+            Stored::Plain(Number::F32) => (F32_THREADS, F32_OUTPUTS),
+            Stored::Plain(_) | Stored::Codes(_) => (warps * 32, warps * PAIR_OUTPUTS),
         };
-        let shared_bytes =
-            ring_bytes.map_or(0, |ring| WARPS * ring + rows * (chunk * Number::Bf16.bytes() + 16));
         let mut arguments = arguments![y, x, product.weight.buffer.address(), product.bias];
         arguments.extend(arguments![order, self.rows_of_x(product), starts, items]);
         let stride = if product.gate.is_some() { n / 2 } else { n };
-        arguments.extend([experts, n, k, stride, chunk].map(|size| Argument::from(word(size))));
-        let most = items_at_most(routed, experts, tile(self.device, routed, experts));
+        // Another product of the same rows came before it, which let it begin when the lists were there.
+        let lists_are_there = self.of(product.x).rows != Rows::Tokens && tile <= EXPERT_ROWS[2];
+        let sizes = [experts, n, k, stride, chunk, usize::from(lists_are_there)];
+        arguments.extend(sizes.map(|size| Argument::from(word(size))));
         Call {
             need: (expert_linear(stored, (self.format(product.x), made), rows), "expert_linear"),
-            grid: [word(n.div_ceil(BLOCK_OUTPUTS)), word(most), 1],
-            block: if ring_bytes.is_some() { word(WARPS * 32) } else { 256 },
+            grid: [word(n.div_ceil(outputs)), word(most), 1],
+            block: word(block),
             shared_bytes: word(shared_bytes),
             arguments,
         }
@@ -417,6 +454,26 @@ impl Frame<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codes::Units;
+    use gannet_tensor::Format;
+
+    #[test]
+    fn rows_and_rings_fit_the_shared_memory_of_every_architecture() {
+        let codes = Format::ALL.into_iter().filter_map(Units::of).map(Stored::Codes);
+        for stored in codes.chain([Number::Bf16, Number::F16].map(Stored::Plain)) {
+            for rows in EXPERT_ROWS {
+                for columns in [64, 200, 768, 2048, 14_336] {
+                    let (chunk, bytes) = few_chunk(stored, [columns, rows, WARPS]);
+                    assert!(bytes <= SHARED_BYTES_MAX, "{stored:?}, {rows} rows of {columns}: {bytes}");
+                    assert!(
+                        chunk >= CHUNK && chunk.is_multiple_of(CHUNK),
+                        "{stored:?}, {rows} rows: {chunk}"
+                    );
+                    assert!(chunk < columns + CHUNK, "{stored:?}, {rows} rows of {columns}: {chunk}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn items_are_never_more_than_there_are_blocks_for() {

@@ -1,11 +1,13 @@
-//! Norms that the product of one row makes for itself, in place of a kernel of their own: with one row, what a kernel waits for
-//! takes longer than what it does.
+//! What kernels of other nodes make on their way, in place of a kernel of its own: with few rows, what a kernel waits for takes longer than
+//! what it does.
 //!
-//! `linear_one` and `linear_one_codes` read the two values whose sum is normed while they run, so these live until then; their bits are those of
-//! `add_rms_norm`. Where a product has parts, each makes the row for itself, and all write the same sum.
+//! Norms that the product of one row makes for itself (`linear_one`, `linear_one_codes`); norms and products of routers that the
+//! choice of experts makes (`routers`). Such a kernel reads what the others would have read, so that lives until it runs; its bits are theirs.
+//! Where a product has parts, each makes the row for itself, and all write the same sum.
 
 use super::matrices::Matrices;
 use super::products;
+use super::routers::RouterFold;
 use crate::driver::Properties;
 use crate::jit::Made;
 use crate::number::Number;
@@ -23,9 +25,14 @@ pub(super) struct Fold {
     pub(super) epsilon: f32,
 }
 
-/// The values that products make for themselves, where a step has one row.
+/// What kernels of other nodes make, in place of a launch of its own.
 #[derive(Default)]
-pub(super) struct Folds(HashMap<ValueId, Fold>);
+pub(super) struct Folds {
+    /// Norms that products make for themselves, where a step has one row.
+    norms: HashMap<ValueId, Fold>,
+    /// Norms and products that the choice of experts makes, where a step has few rows, by the product.
+    pub(super) routers: HashMap<ValueId, RouterFold>,
+}
 
 impl Folds {
     pub(super) fn new(
@@ -33,38 +40,50 @@ impl Folds {
         (weights, formats): (&Matrices, &[Number]),
         device: &Properties,
     ) -> Self {
-        let nodes = &program.nodes[..program.sampling_start()];
-        let found = nodes.iter().filter_map(|node| {
-            let (normed, fold) = norm_of(node)?;
-            let mut readers = nodes.iter().filter(|node| node.inputs.contains(&normed));
-            let (reader, others) = (readers.next()?, readers.next());
-            let product = weights.product(reader)?;
-            let is_read_as_made = formats[normed.0 as usize] == product.reads();
-            let is_returned = program.outputs.iter().any(|(_, id)| *id == normed);
-            let made = product.made(Number::F32);
-            let can_make = product.parts.iter().all(|part| makes_row(device, part, made))
-                && product.x == normed
-                && program.value(normed).rows == Rows::Tokens;
-            (others.is_none() && is_read_as_made && !is_returned && can_make).then_some((normed, fold))
-        });
-        Self(found.collect())
+        let norms = norms(program, (weights, formats), device).collect();
+        let routers = RouterFold::all(program, weights, device).collect();
+        Self { norms, routers }
     }
 
     /// How a product's row is made, where the product makes it.
     pub(super) fn of(&self, normed: ValueId) -> Option<&Fold> {
-        self.0.get(&normed)
+        self.norms.get(&normed)
     }
 
-    /// The program, in which products read what they make their rows of.
+    /// The program, in which nodes read what their kernels make other values of.
     pub(super) fn placed(&self, program: &Program) -> Program {
         let mut placed = program.clone();
         for node in &mut placed.nodes {
-            let made: Vec<ValueId> =
-                node.inputs.iter().filter_map(|id| self.of(*id)).flat_map(|fold| fold.added).collect();
+            let of_norm = |id: &ValueId| self.of(*id).map(|fold| fold.added);
+            let of_router = |id: &ValueId| self.routers.get(id).map(|router| router.norm.added);
+            let made = node.inputs.iter().flat_map(|id| [of_norm(id), of_router(id)]);
+            let made: Vec<ValueId> = made.flatten().flatten().collect();
             node.inputs.extend(made);
         }
         placed
     }
+}
+
+/// The norms that products of one row can make.
+fn norms<'a>(
+    program: &'a Program,
+    (weights, formats): (&'a Matrices, &'a [Number]),
+    device: &'a Properties,
+) -> impl Iterator<Item = (ValueId, Fold)> + 'a {
+    let nodes = &program.nodes[..program.sampling_start()];
+    nodes.iter().filter_map(move |node| {
+        let (normed, fold) = norm_of(node)?;
+        let mut readers = nodes.iter().filter(|node| node.inputs.contains(&normed));
+        let (reader, others) = (readers.next()?, readers.next());
+        let product = weights.product(reader)?;
+        let is_read_as_made = formats[normed.0 as usize] == product.reads();
+        let is_returned = program.outputs.iter().any(|(_, id)| *id == normed);
+        let made = product.made(Number::F32);
+        let can_make = product.parts.iter().all(|part| makes_row(device, part, made))
+            && product.x == normed
+            && program.value(normed).rows == Rows::Tokens;
+        (others.is_none() && is_read_as_made && !is_returned && can_make).then_some((normed, fold))
+    })
 }
 
 /// Whether the product of one row with a matrix can make that row.
@@ -78,7 +97,7 @@ fn makes_row(device: &Properties, part: &Weight, made: Made) -> bool {
 }
 
 /// The normed value of a node that adds and norms.
-fn norm_of(node: &Node) -> Option<(ValueId, Fold)> {
+pub(super) fn norm_of(node: &Node) -> Option<(ValueId, Fold)> {
     let Op::Fused { kind: FusedKind::AddRmsNorm, body } = &node.op else { return None };
     let [Node { op: Op::Add, .. }, Node { op: Op::RmsNorm { weight, epsilon }, .. }] = &body[..] else {
         return None;

@@ -107,6 +107,7 @@ impl Frame<'_> {
             Op::HeadNorm { weight, heads, epsilon } => {
                 Ok(vec![self.head_norm(*weight, (*heads, *epsilon), node)])
             }
+            Op::Linear { .. } if self.router_of(node.outputs[0]).is_some() => Ok(Vec::new()),
             Op::Linear { .. } => Ok(self.product(node, (self.values)(node.outputs[0]), Number::F32)),
             Op::Rope(rope) => Ok(vec![self.rope(rope, node)]),
             Op::PositionScale { slope, period } => {
@@ -146,7 +147,10 @@ impl Frame<'_> {
             Op::CausalConv { weight, state } => Ok(vec![self.causal_conv(*weight, *state, node)]),
             Op::DecayGate { decay, bias } => Ok(vec![self.decay_gate(*decay, *bias, node)]),
             Op::GatedDeltaRule(rule) => Ok(vec![self.gated_delta_rule(rule, node)?]),
-            Op::RouteExperts(router) => Ok(self.route_experts(router, node)),
+            Op::RouteExperts(router) => Ok(match self.router_of(node.inputs[0]) {
+                Some(fold) => self.route_normed(fold, router, node),
+                None => self.route_experts(router, node),
+            }),
             Op::ExpertLinear(_) | Op::Fused { kind: FusedKind::GatedExperts, .. } => {
                 Ok(self.expert_product(node))
             }
@@ -270,7 +274,7 @@ impl Frame<'_> {
         let [Node { op: Op::Add, .. }, Node { op: Op::RmsNorm { weight, epsilon }, .. }] = body else {
             return Err(unsupported(node.op.name(), self.reason("its body is not that of its kind")));
         };
-        if self.fold_of(node.outputs[1]).is_some() {
+        if self.fold_of(node.outputs[1]).is_some() || self.is_routed(node.outputs[1]) {
             return Ok(Vec::new());
         }
         let values = node.outputs.iter().chain(&node.inputs).map(|id| (self.values)(*id));
@@ -290,7 +294,7 @@ impl Frame<'_> {
     }
 
     /// How the row of a product is made, where the product makes it in this step.
-    fn fold_of(&self, x: ValueId) -> Option<&Fold> {
+    pub(super) fn fold_of(&self, x: ValueId) -> Option<&Fold> {
         self.folds.filter(|_| self.rows == 1).and_then(|folds| folds.of(x))
     }
 

@@ -22,6 +22,7 @@ mod products;
 mod projections;
 mod recurrent;
 mod ropes;
+mod routers;
 mod sampling;
 mod values;
 mod work;
@@ -138,7 +139,7 @@ impl CudaPlan {
             DeviceBuffer::new(driver, parts::rounded_bytes(&program, limits, (&weights, &formats)))?;
         let (open_pages, open_page_bytes) = attention::open_scratch(&program, limits);
         let stacked_bytes = limits.rows * projections::stacked_columns(&program) * size_of::<f32>();
-        let parts = Parts { program: &program, weights: &weights, formats: &formats, limits };
+        let parts = Parts { program: &program, weights: &weights, formats: &formats, folds: &folds, limits };
         let gathered = DeviceBuffer::new(driver, parts.gathered_bytes(properties))?;
         Ok(Self {
             device: Arc::clone(device),

@@ -2,6 +2,7 @@
 
 use super::attention;
 use super::experts::{self, Groups};
+use super::folds::Folds;
 use super::kept::Kept;
 use super::launches::Frame;
 use super::maps::TensorMaps;
@@ -28,13 +29,14 @@ pub(super) struct Parts<'a> {
     pub(super) program: &'a Program,
     pub(super) weights: &'a Matrices,
     pub(super) formats: &'a [Number],
+    pub(super) folds: &'a Folds,
     pub(super) limits: &'a BatchLimits,
 }
 
-impl Parts<'_> {
+impl<'a> Parts<'a> {
     /// Loads every kernel that a step may launch: those of a step of one row, and those of products with more.
     pub(super) fn load(&self, device: &Device) -> Result<HashMap<Need, Kernel>, DeviceError> {
-        let Self { program, weights, formats, limits } = *self;
+        let Self { program, weights, formats, folds, limits } = *self;
         let properties = device.driver.properties();
         let ways = attention::ways(properties, program);
         let metadata = Metadata::nowhere(program.state.groups.len(), ways.len());
@@ -46,22 +48,23 @@ impl Parts<'_> {
             StateEntry::Recurrent(layout) => LayerUnits::nowhere(layout),
             StateEntry::Paged(_) => unreachable!("the verifier saw a recurrent entry here"),
         };
-        let frame = Frame {
-            folds: None,
+        let (ropes, maps) = (Ropes::nowhere(), TensorMaps::nowhere());
+        let frame = |(folds, rows): (Option<&'a Folds>, usize)| Frame {
+            folds,
             program,
             weights,
             formats,
-            rows: 1,
-            outputs: 1,
+            rows,
+            outputs: rows,
             values: &|_| Address::NONE,
             pages: &pages,
             units: &units,
             lists: Lists { metadata: &metadata, start: Address::NONE },
-            ropes: &Ropes::nowhere(),
+            ropes: &ropes,
             device: properties,
             limits,
             ways: &ways,
-            maps: &TensorMaps::nowhere(),
+            maps: &maps,
             partials: Address::NONE,
             rounded: Address::NONE,
             stacked: Address::NONE,
@@ -72,7 +75,10 @@ impl Parts<'_> {
         };
         let mut needs: Vec<Need> = Vec::new();
         for node in &program.nodes[..program.sampling_start()] {
-            needs.extend(frame.calls(node)?.into_iter().map(|call| call.need));
+            // Each for itself; and what kernels make on their way, with one row and with few.
+            for size in [(None, 1), (Some(folds), 1), (Some(folds), 2)] {
+                needs.extend(frame(size).calls(node)?.into_iter().map(|call| call.need));
+            }
             needs.extend(self.product_needs(properties, node));
             needs.extend(self.expert_needs(properties, node));
         }

@@ -38,8 +38,8 @@ const CODES_WARPS_MAX: usize = 16;
 const WIDE_OUTPUTS: usize = 128;
 /// What a stage of `linear_codes` is a multiple of.
 const CODES_STAGE_UNIT: usize = 1024;
-/// Bytes of unpacked weights, at most.
-const UNPACKED_BYTES_MAX: usize = 256 << 20;
+/// Bytes of weights that are unpacked at once, at most, of a matrix or of experts.
+pub(super) const UNPACKED_BYTES_MAX: usize = 256 << 20;
 /// What their outputs are a multiple of, but for the last ones.
 const UNPACKED_OUTPUTS: usize = 128;
 /// Units of a block of `unpack`.

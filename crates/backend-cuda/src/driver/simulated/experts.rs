@@ -7,10 +7,12 @@ use crate::number::Number;
 use crate::weights::EXPERT_PADDING;
 use gannet_ops::Router;
 use gannet_ops::reference::values::Numbers;
-use gannet_ops::reference::{experts, linear};
+use gannet_ops::reference::{experts, gates, linear, norms};
 
 /// Words of an item.
 const ITEM: usize = 4;
+/// Blocks of a cluster of `route_normed`.
+const BLOCKS: usize = 8;
 
 pub(super) fn route_experts(call: &mut Call<'_>) -> Outcome {
     let ([ids, weights, logits], lists) = (call.addresses()?, call.addresses()?);
@@ -22,6 +24,30 @@ pub(super) fn route_experts(call: &mut Call<'_>) -> Outcome {
     call.put_floats(weights, &likely)?;
     // Of one block, it sorts too.
     if call.grid() == [1; 3] { group(call, lists, &chosen, [count, top_k, tile]) } else { Ok(()) }
+}
+
+/// As three kernels would: the norm of a sum, the product, the choice; with one row the lists too.
+pub(super) fn route_normed(call: &mut Call<'_>) -> Outcome {
+    let [sum, y, ids, weights, a, b, norm, matrix, bias] = call.addresses()?;
+    let (lists, [rows, k, count, top_k, renormalise, stages]) = (call.addresses()?, call.sizes()?);
+    let epsilon = call.f32()?;
+    let blocks = BLOCKS * rows.div_ceil(call.size_define("ROWS")?);
+    if call.grid() != [blocks as u32, 1, 1] || stages == 0 {
+        return Err(call.odd(format!("{:?} blocks in place of {blocks}, {stages} stages", call.grid())));
+    }
+    let [a, b] = [call.matrix(a, rows, k)?, call.matrix(b, rows, k)?];
+    let (added, norm) = (gates::add(&a, &b), call.floats(norm, k)?);
+    let normed = norms::rms_norm(&added, &norm, epsilon);
+    call.put_floats(sum, &added.data)?;
+    call.put("Y", y, &normed.data)?;
+    let (matrix, bias) = (call.floats(matrix, count * k)?, call.optional(bias, count)?);
+    let logits = linear::linear(&normed, &matrix, bias.as_deref());
+    let router = Router { experts: count, top_k: top_k as u32, renormalise: renormalise == 1 };
+    let (chosen, likely) = experts::chosen(&logits, &router);
+    put_words(call, ids, &chosen)?;
+    call.put_floats(weights, &likely)?;
+    // A row's experts are all of one row.
+    if rows == 1 { group(call, lists, &chosen, [count, top_k, top_k]) } else { Ok(()) }
 }
 
 pub(super) fn group_experts(call: &mut Call<'_>) -> Outcome {
@@ -61,7 +87,7 @@ fn put_words(call: &mut Call<'_>, to: Address, words: &[u32]) -> Outcome {
 
 pub(super) fn expert_linear(call: &mut Call<'_>) -> Outcome {
     let [y, x, matrices, bias, order, x_rows, starts, items] = call.addresses()?;
-    let [experts, n, k, stride, _chunk] = call.sizes()?;
+    let [experts, n, k, stride, _chunk, _lists_are_there] = call.sizes()?;
     let blocks = call.grid()[1] as usize;
     let count = call.word(starts, experts)? as usize;
     if count > blocks {

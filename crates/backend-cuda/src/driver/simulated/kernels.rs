@@ -6,7 +6,9 @@ use super::super::{Address, Argument, Launch};
 use super::attention::{
     attention, attention_fold, attention_prefill, attention_split, finish_qkv, quantise_keys, write_kv,
 };
-use super::experts::{combine_experts, expert_linear, experts_many, group_experts, route_experts};
+use super::experts::{
+    combine_experts, expert_linear, experts_many, group_experts, route_experts, route_normed,
+};
 use super::memory::Memory;
 use super::recurrent::{causal_conv, decay_gate, gated_delta_rule, gated_norm, l2_norm};
 use super::sample::{
@@ -68,6 +70,7 @@ const KERNELS: [(&str, Simulation); 51] = [
     ("rms_norm", rms_norm),
     ("rope", rotate),
     ("route_experts", route_experts),
+    ("route_normed", route_normed),
     ("sample_maxima", sample_maxima),
     ("sample_parts", sample_parts),
     ("sample_tokens", sample_tokens),
