@@ -11,7 +11,7 @@
 //
 // Grid: any number of blocks, outputs go round over (block, warp), as in `linear_few`. Block: 32 * (max(warps, 8) + 1), of which `warps` multiply. Dynamic
 // shared memory: 1,024 + padded k * 2 + stages * chunk * warps * 32; stages at most 16.
-#include "gate.cuh"
+#include "outputs.cuh"
 #include "row.cuh"
 
 #if __CUDA_ARCH__ >= 900
@@ -104,19 +104,6 @@ __device__ __forceinline__ void accumulate(float (&sum)[4], const Ring& ring, Pl
     }
 }
 
-__device__ __forceinline__ void store(const float (&sum)[4], Y* y, const float* bias, u32 share, u32 n, u32 lane) {
-    // Column 0 of the products is the row.
-    if (lane % 4) return;
-    u32 out = share * OUTS + lane / 4;
-#if GATE
-    float first = bias ? bias[out] : 0.0f, second = bias ? bias[out + 8] : 0.0f;
-    if (out < n) write(y[share * 8 + lane / 4], gated(sum[0] + first, sum[2] + second));
-#else
-    if (out < n) write(y[out], sum[0] + (bias ? bias[out] : 0.0f));
-    if (out + 8 < n) write(y[out + 8], sum[2] + (bias ? bias[out + 8] : 0.0f));
-#endif
-}
-
 extern "C" __global__ void __launch_bounds__(416, 1)
     linear_one(Y* y, float* sum, const W* x, const float* a, const float* b, const float* norm, const W* weight, const float* bias, u32 n, u32 k,
                float epsilon, u32 chunk, u32 stages, u32 warps) {
@@ -149,9 +136,10 @@ extern "C" __global__ void __launch_bounds__(416, 1)
     }
     Place place = {0, 0};
     for (u32 share0 = blockIdx.x * warps; share0 < shares; share0 += gridDim.x * warps) {
-        float sums[4] = {};
-        accumulate(sums, ring, place, slabs, warp, lane);
-        if (share0 + warp < shares) store(sums, y, bias, share0 + warp, n, lane);
+        // Column 0 of the products is the row.
+        float sums[1][4] = {};
+        accumulate(sums[0], ring, place, slabs, warp, lane);
+        if (share0 + warp < shares) store_outputs(sums, InOrder{y, n}, bias, share0 + warp, 1, n, lane);
     }
 }
 

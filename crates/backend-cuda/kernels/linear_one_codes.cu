@@ -12,6 +12,7 @@
 // Grid: any number of blocks, chains go round over (round, block, chain). Block: 32 * chains * (helpers + 1), 8 to 16 helpers in all, and at most
 // THREADS_MAX threads. Dynamic shared memory: HEAD + pieces * 512 + chains * helpers * (2 * PART_BYTES + depth * PIECE), where pieces = ceil(k / 256).
 #include "codes.cuh"
+#include "outputs.cuh"
 #include "row.cuh"
 
 #if __CUDA_ARCH__ >= 900
@@ -208,14 +209,6 @@ __device__ __forceinline__ void accumulate(float (&sum)[4], const Memory& memory
     }
 }
 
-__device__ __forceinline__ void store(const float (&sum)[4], Y* y, const float* bias, u32 share, u32 n, u32 lane) {
-    if (lane % 4) return;
-    u32 out = share * OUTS + lane / 4;
-    float first = bias && out < n ? bias[out] : 0.0f, second = bias && out + 8 < n ? bias[out + 8] : 0.0f;
-    if (out < n) write(y[out], sum[0] + first);
-    if (out + 8 < n) write(y[out + 8], sum[2] + second);
-}
-
 __device__ __forceinline__ void multiply(Y* y, const float* bias, const Memory& memory, const Task& task, const bf16* x, u32 chain, u32 n, u32 k, u32 lane) {
     wait_for_earlier_kernels();
     if (x && chain == 0 && lane == 0) {
@@ -225,10 +218,10 @@ __device__ __forceinline__ void multiply(Y* y, const float* bias, const Memory& 
     barrier_wait(memory.start + X_BARRIER, 0);
     Parts parts = {chain * task.helpers, 0, 0, 0};
     for (u32 round = 0; round < task.rounds; round++) {
-        float sum[4] = {};
-        accumulate(sum, memory, task, parts, memory.start + HEAD + lane / 8 * 16, lane);
+        float sum[1][4] = {};
+        accumulate(sum[0], memory, task, parts, memory.start + HEAD + lane / 8 * 16, lane);
         u32 share = task.share(round, chain);
-        if (share < task.shares) store(sum, y, bias, share, n, lane);
+        if (share < task.shares) store_outputs(sum, InOrder{y, n}, bias, share, 1, n, lane);
     }
 }
 

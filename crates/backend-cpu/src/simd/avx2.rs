@@ -134,7 +134,7 @@ impl Lanes for F32x16 {
     #[inline(always)]
     fn larger(self, other: Self) -> Self {
         // SAFETY: as in `splat`.
-        Self(unsafe { _mm256_max_ps(self.0, other.0) }, unsafe { _mm256_max_ps(self.1, other.1) })
+        unsafe { Self(_mm256_max_ps(self.0, other.0), _mm256_max_ps(self.1, other.1)) }
     }
 
     #[inline(always)]

@@ -100,16 +100,15 @@ fn side_by_side(queries: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
 
 #[inline(always)]
 fn dots_of<L: Lanes, T: Element, const COUNT: usize>(
-    keys: (&[[T::Bits; KEY_BLOCK]], Ahead),
+    (keys, ahead): (&[[T::Bits; KEY_BLOCK]], Ahead),
     (dim, sixteens): (usize, Range<usize>),
     q: &[f32],
     out: &mut [[f32; KEY_BLOCK]],
 ) {
     let out = out.first_chunk_mut::<COUNT>().expect("as many as the caller counted");
     if L::HOLDS_SIXTEEN && sixteens.len() == SIXTEENS {
-        dots_with::<L, T, COUNT, SIXTEENS>(keys, dim, q, out, 0);
+        dots_with::<L, T, COUNT, SIXTEENS>((keys, ahead), dim, q, out, 0);
     } else {
-        let (keys, ahead) = keys;
         for (pass, sixteen) in sixteens.clone().enumerate() {
             let keys = (keys, ahead.of_pass(pass, sixteens.len()));
             dots_with::<L, T, COUNT, 1>(keys, dim, q, out, sixteen);
