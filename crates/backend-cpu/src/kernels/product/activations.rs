@@ -17,7 +17,7 @@
 //!
 //! A block depends on its own 32 numbers alone, so a row has the same codes whatever stands beside it.
 
-use super::groups::{GROUP_ROWS, Groups};
+use super::groups::{Groups, group_of};
 use crate::kernels::Crew;
 use crate::panels::SUB_BLOCK;
 use crate::simd::{Kernel, Lanes};
@@ -101,7 +101,7 @@ impl Activations {
     /// Replaces the rows by those of x `[rows, width]`; the width is whole blocks.
     pub(crate) fn fill(&mut self, crew: &mut Crew<'_>, x: &[f32], width: usize, terms: Terms) {
         let rows = x.len() / width;
-        let (group, row_blocks) = (rows.clamp(1, GROUP_ROWS), width / SUB_BLOCK);
+        let (group, row_blocks) = (group_of(rows), width / SUB_BLOCK);
         self.blocks.resize(rows, group, row_blocks);
         self.far.resize(if terms == Terms::Two { rows } else { 0 }, group, row_blocks);
         let (isa, length) = (crew.isa, self.blocks.length());

@@ -114,7 +114,12 @@ impl<F: PanelFormat, D: Dots, const FAR: bool> Tiles for CodeTiles<'_, F, D, FAR
     const MOST_ROWS: usize = D::MOST_ROWS;
 
     #[inline(always)]
-    fn sums<const ROWS: usize>(&self, panel: &[u8], row: usize) -> Option<[D::Floats; ROWS]> {
+    fn sums<const ROWS: usize>(
+        &self,
+        panel: &[u8],
+        row: usize,
+        rows: usize,
+    ) -> Option<[D::Floats; ROWS]> {
         let mut sums = [D::Floats::splat(0.0); ROWS];
         let (mut x, mut far) = (self.x.blocks.tile(row), self.x.far.tile(row));
         for run in panel.chunks_exact(run_bytes::<F>()) {
@@ -143,7 +148,7 @@ impl<F: PanelFormat, D: Dots, const FAR: bool> Tiles for CodeTiles<'_, F, D, FAR
                     }
                 }
                 // Written out, because the compiler leaves a loop of so long a body with its sums in memory.
-                each_row!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 of ROWS: r => {
+                each_row!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 of ROWS, rows: r => {
                     let far = far.map(|far| (&far[r], &copy));
                     sums[r] = step::<F, D>(&codes, &scales, (&x[r], far), sums[r]);
                 });

@@ -10,6 +10,11 @@
 /// Most rows of a group.
 pub(super) const GROUP_ROWS: usize = 16;
 
+/// How many rows the groups of so many rows have: a power of two, so that a tile that more than half fill has room.
+pub(super) fn group_of(rows: usize) -> usize {
+    rows.clamp(1, GROUP_ROWS).next_power_of_two()
+}
+
 /// Rows of so many items each.
 pub(super) struct Groups<T> {
     rows: usize,
@@ -57,7 +62,7 @@ impl<T: Copy + Default> Groups<T> {
     /// Replaces the rows by rows of others, the first numbers of pairs; each run of pairs starts a group.
     pub(super) fn gather<'r>(&mut self, from: &Self, runs: impl Iterator<Item = &'r [(u32, u32)]> + Clone) {
         let longest = runs.clone().map(<[_]>::len).max().unwrap_or(0);
-        let group = longest.clamp(1, GROUP_ROWS);
+        let group = group_of(longest);
         let rows = runs.clone().map(|run| run.len().next_multiple_of(group)).sum();
         self.resize(rows, group, from.row_items);
         let mut first = 0;

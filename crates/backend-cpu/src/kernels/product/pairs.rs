@@ -13,7 +13,7 @@
 //! One row is bound by memory; many rows by the instruction that multiplies pairs, beside which a register of weights is
 //! read once for sixteen rows.
 
-use super::groups::{GROUP_ROWS, Groups};
+use super::groups::{Groups, group_of};
 use super::tiles::{PanelRows, Part, Tiles, Walk, each_row};
 use crate::kernels::Crew;
 use crate::simd::{AHEAD, Kernel, Lanes, PairKernel, Pairs, REGISTER, nearest_bf16, prefetch};
@@ -34,7 +34,7 @@ impl PairRows {
     /// Replaces the rows by those of x `[rows, width]`.
     pub(crate) fn fill(&mut self, crew: &mut Crew<'_>, x: &[f32], width: usize) {
         let rows = x.len() / width;
-        self.pairs.resize(rows, rows.clamp(1, GROUP_ROWS), width.div_ceil(2));
+        self.pairs.resize(rows, group_of(rows), width.div_ceil(2));
         let (isa, group, length) = (crew.isa, self.pairs.group(), self.pairs.length());
         let groups = PAIRS_PER_PART.div_ceil(length);
         crew.turn.runs_of_both(&mut self.pairs.items, &mut [(); 0], groups * length, |start, pairs, _| {
@@ -134,7 +134,12 @@ impl<P: Pairs> Tiles for PairTiles<'_, P> {
     const MOST_ROWS: usize = P::MOST_ROWS;
 
     #[inline(always)]
-    fn sums<const ROWS: usize>(&self, panel: &[u8], row: usize) -> Option<[P::Floats; ROWS]> {
+    fn sums<const ROWS: usize>(
+        &self,
+        panel: &[u8],
+        row: usize,
+        rows: usize,
+    ) -> Option<[P::Floats; ROWS]> {
         let mut sums = [P::Floats::splat(0.0); ROWS];
         for (weights, x) in panel.as_chunks::<REGISTER>().0.iter().zip(self.x.tile(row)) {
             let x = x.first_chunk::<ROWS>()?;
@@ -143,7 +148,7 @@ impl<P: Pairs> Tiles for PairTiles<'_, P> {
                 prefetch(weights.as_ptr().wrapping_add(AHEAD));
             }
             let weights = P::load(weights);
-            each_row!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 of ROWS: r => {
+            each_row!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 of ROWS, rows: r => {
                 sums[r] = P::add(sums[r], weights, x[r]);
             });
         }

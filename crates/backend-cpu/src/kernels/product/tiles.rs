@@ -113,16 +113,22 @@ pub(super) trait Tiles {
     /// Rows whose sums have registers.
     const MOST_ROWS: usize;
 
-    /// Sixteen outputs of `ROWS` rows from this one on; `None` where the rows are too few, which the caller rules out.
+    /// Sixteen outputs of this row and those after it, as many as `rows`, which are more than half of `ROWS`; the other sums
+    /// mean nothing. `None` where there is no room for `ROWS` in the row's group, which the caller rules out.
     //
     // No sums come out of a loop that is left early: with a second way out the compiler kept some of them in memory.
-    fn sums<const ROWS: usize>(&self, panel: &[u8], row: usize) -> Option<[Self::Floats; ROWS]>;
+    fn sums<const ROWS: usize>(
+        &self,
+        panel: &[u8],
+        row: usize,
+        rows: usize,
+    ) -> Option<[Self::Floats; ROWS]>;
 }
 
-/// The body for each of these numbers that is below a constant.
+/// The body for each of these numbers that is below a constant, those above its half only where they are below `rows`.
 macro_rules! each_row {
-    ($($number:literal)* of $count:ident: $row:ident => $body:block) => {
-        $(if $number < $count {
+    ($($number:literal)* of $count:ident, $rows:ident: $row:ident => $body:block) => {
+        $(if $number < $count && ($number <= $count / 2 || $number < $rows) {
             let $row = $number;
             $body
         })*
@@ -183,16 +189,17 @@ impl Walk<'_, '_> {
         self.tiles::<T, 1>(tiles, &mut tile, end);
     }
 
-    /// Tiles of `ROWS` rows, as long as there are so many.
+    /// Tiles of `ROWS` rows, as long as more than half of so many are left.
     #[inline(always)]
     fn tiles<T: Tiles, const ROWS: usize>(&mut self, tiles: &T, tile: &mut Tile<'_>, end: usize) {
-        while tile.row + ROWS <= end {
-            let Some(sums) = tiles.sums::<ROWS>(tile.panel, tile.row) else { return };
+        while tile.row + ROWS / 2 < end {
+            let rows = ROWS.min(end - tile.row);
+            let Some(sums) = tiles.sums::<ROWS>(tile.panel, tile.row, rows) else { return };
             let lanes = tile.number * LANES..((tile.number + 1) * LANES).min(self.columns.range().len());
-            for (r, sums) in sums.into_iter().enumerate() {
+            for (r, sums) in sums.into_iter().enumerate().take(rows) {
                 self.put(tile.row + r, lanes.clone(), sums);
             }
-            tile.row += ROWS;
+            tile.row += rows;
         }
     }
 
