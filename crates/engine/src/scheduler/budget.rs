@@ -4,8 +4,8 @@
 //! decodes, it is to take 2.5 times what decoding alone takes, at least 15 ms and at most 250 ms: then the slowest steps
 //! stay under three of the usual ones, and a prompt gets three fifths of the time, so that it comes in less than twice the
 //! time that it takes alone, small chunks being slower. Both parts of a step are measured on the steps themselves: what
-//! decoding takes, as the median of a few, and what each row of a prompt adds, which grows with what it reads. Where a
-//! short prompt begins beside a long one, rows are cheap for a moment, which says little of those that follow. What
+//! decoding takes, as the lower quartile of a few, and what each row of a prompt adds, which grows with what it reads.
+//! Where a short prompt begins beside a long one, rows are cheap for a moment, which says little of those that follow. What
 //! decoding takes grows too, as answers get longer, so that while a prompt is computed every 32nd step is without it, and
 //! the eighth where more or fewer decode than when it was last looked at.
 
@@ -30,8 +30,11 @@ const PROMPT_SHARE_MIN: f64 = 0.1;
 const NEWEST: f64 = 0.25;
 /// The same where rows of several prompts were cheaper than those before.
 const NEWEST_OF_SEVERAL: f64 = 0.02;
-/// Steps of decoding alone whose median is what it takes: some of them admit or end requests, or meet a busy machine.
+/// Steps of decoding alone, of which a quarter were faster than what it takes: the others may have admitted or ended
+/// requests, or met a busy machine.
 const DECODING_STEPS: usize = 9;
+/// The same among steps with rows of prompts: what was before them is long ago, and was one moment of the machine.
+const DECODING_STEPS_APART: usize = 5;
 
 /// The number of rows of the next step.
 #[derive(Clone, Debug)]
@@ -104,7 +107,7 @@ impl StepBudget {
         let count = self.decoding.len();
         steps.iter_mut().zip(&self.decoding).for_each(|(step, seconds)| *step = *seconds);
         steps[..count].sort_unstable_by(f64::total_cmp);
-        steps[count / 2]
+        steps[count / 4]
     }
 
     /// A step of these rows took so long.
@@ -114,7 +117,8 @@ impl StepBudget {
             if rows.decoding.abs_diff(self.decoding_rows) * 8 > self.decoding_rows {
                 self.decoding.clear();
             }
-            if self.decoding.len() == DECODING_STEPS {
+            let most = if self.mixed_steps > 0 { DECODING_STEPS_APART } else { DECODING_STEPS };
+            while self.decoding.len() >= most {
                 self.decoding.pop_front();
             }
             self.decoding.push_back(took);
@@ -194,9 +198,12 @@ mod tests {
         measure(&mut budget, 8, 0, 20);
         measure(&mut budget, 8, 0, 200);
         assert_eq!(budget.rows(8), 8 + 30, "one slow step changes nothing");
+        for _ in 0..4 {
+            measure(&mut budget, 8, 0, 40);
+        }
+        assert_eq!(budget.rows(8), 8 + 30, "two of seven took 20 ms");
         measure(&mut budget, 8, 0, 40);
-        measure(&mut budget, 8, 0, 40);
-        assert_eq!(budget.rows(8), 8 + 60, "the median is 40 ms");
+        assert_eq!(budget.rows(8), 8 + 60, "two of eight are a quarter");
         for _ in 0..7 {
             assert!(budget.rows(6) > 6);
             measure(&mut budget, 6, 50, 40 + 50);
@@ -205,6 +212,21 @@ mod tests {
         measure(&mut budget, 6, 0, 16);
         assert_eq!(budget.rows(6), 6 + 24, "what so many fewer take is known of one step");
         assert_eq!(StepBudget::new(Some(20), 512).rows(8), 20, "what a person chose stays");
+    }
+
+    #[test]
+    fn steps_before_a_prompt_count_less_than_those_beside_it() {
+        let mut budget = StepBudget::new(None, 512);
+        (0..9).for_each(|_| measure(&mut budget, 8, 0, 30));
+        for known in [30, 20] {
+            measure(&mut budget, 8, 30, known + 30);
+            measure(&mut budget, 8, 0, 20);
+            assert_eq!(
+                budget.decoding(),
+                Duration::from_millis(known),
+                "one fast step may be chance, two are not"
+            );
+        }
     }
 
     #[test]

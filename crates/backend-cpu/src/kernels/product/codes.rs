@@ -114,12 +114,7 @@ impl<F: PanelFormat, D: Dots, const FAR: bool> Tiles for CodeTiles<'_, F, D, FAR
     const MOST_ROWS: usize = D::MOST_ROWS;
 
     #[inline(always)]
-    fn sums<const ROWS: usize>(
-        &self,
-        panel: &[u8],
-        row: usize,
-        rows: usize,
-    ) -> Option<[D::Floats; ROWS]> {
+    fn sums<const ROWS: usize>(&self, panel: &[u8], row: usize, rows: usize) -> Option<[D::Floats; ROWS]> {
         let mut sums = [D::Floats::splat(0.0); ROWS];
         let (mut x, mut far) = (self.x.blocks.tile(row), self.x.far.tile(row));
         for run in panel.chunks_exact(run_bytes::<F>()) {

@@ -134,12 +134,7 @@ impl<P: Pairs> Tiles for PairTiles<'_, P> {
     const MOST_ROWS: usize = P::MOST_ROWS;
 
     #[inline(always)]
-    fn sums<const ROWS: usize>(
-        &self,
-        panel: &[u8],
-        row: usize,
-        rows: usize,
-    ) -> Option<[P::Floats; ROWS]> {
+    fn sums<const ROWS: usize>(&self, panel: &[u8], row: usize, rows: usize) -> Option<[P::Floats; ROWS]> {
         let mut sums = [P::Floats::splat(0.0); ROWS];
         for (weights, x) in panel.as_chunks::<REGISTER>().0.iter().zip(self.x.tile(row)) {
             let x = x.first_chunk::<ROWS>()?;

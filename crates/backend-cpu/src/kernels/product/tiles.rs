@@ -117,12 +117,7 @@ pub(super) trait Tiles {
     /// mean nothing. `None` where there is no room for `ROWS` in the row's group, which the caller rules out.
     //
     // No sums come out of a loop that is left early: with a second way out the compiler kept some of them in memory.
-    fn sums<const ROWS: usize>(
-        &self,
-        panel: &[u8],
-        row: usize,
-        rows: usize,
-    ) -> Option<[Self::Floats; ROWS]>;
+    fn sums<const ROWS: usize>(&self, panel: &[u8], row: usize, rows: usize) -> Option<[Self::Floats; ROWS]>;
 }
 
 /// The body for each of these numbers that is below a constant, those above its half only where they are below `rows`.
