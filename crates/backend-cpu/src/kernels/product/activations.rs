@@ -283,3 +283,82 @@ fn block(codes: [i32; WORDS], minus_sums: [i32; 2], scale: f32, minus_sum: i32) 
     let scaled_sum = scale * -minus_sum as f32;
     Block { codes, scale, scaled_sum, minus_sum: minus_sums[0] + minus_sums[1], minus_sums }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::{Isa, IsaLevel};
+
+    /// Both terms of a block by the formulas above, number by number.
+    fn by_formula(x: &[f32]) -> (Block, Far) {
+        let of_word = |word: usize| x[word * WORD..][..WORD].iter().fold(0f32, |most, x| most.max(x.abs()));
+        let (mut places, mut rest) = ([0, WORDS / 2], 0f32);
+        for half in 0..2 {
+            let words = half * WORDS / 2..(half + 1) * WORDS / 2;
+            for word in words.clone() {
+                places[half] = if of_word(word) > of_word(places[half]) { word } else { places[half] };
+            }
+            rest = words.filter(|word| *word != places[half]).map(of_word).fold(rest, f32::max);
+        }
+        let largest = of_word(places[0]).max(of_word(places[1]));
+        let (most, of) = if rest * 256.0 > largest { (127f32, rest) } else { (32512.0, largest) };
+        let factor = f64::from(most / of);
+        let numbers: Vec<i32> = x.iter().map(|x| (f64::from(*x) * factor).round_ties_even() as i32).collect();
+        let far: Vec<i32> = numbers.iter().map(|number| (number + 128).div_euclid(256)).collect();
+        let near: Vec<i32> = numbers.iter().zip(&far).map(|(n, far)| (n - 256 * far).max(-127)).collect();
+        let word = |codes: &[i32], word: usize| {
+            i32::from_le_bytes(std::array::from_fn(|i| codes[word * WORD + i] as i8 as u8))
+        };
+        let sum = |codes: &[i32]| codes.iter().sum::<i32>();
+        let far_minus_sums = places.map(|place| -sum(&far[place * WORD..][..WORD]));
+        let (scale, all) = (of / most, -256 * (far_minus_sums[0] + far_minus_sums[1]) + sum(&near));
+        let block = Block {
+            codes: std::array::from_fn(|i| word(&near, i)),
+            scale,
+            scaled_sum: scale * all as f32,
+            minus_sum: -sum(&near),
+            minus_sums: [-sum(&near[..16]), -sum(&near[16..])],
+        };
+        let places_as_read = places.map(|place| place as u32);
+        let words = places.map(|place| word(&far, place));
+        (block, Far { words, places: places_as_read, minus_sums: far_minus_sums })
+    }
+
+    #[test]
+    fn codes_follow_the_formulas_at_every_level_also_where_words_are_as_large() {
+        let mut random = 1u64;
+        let mut number = |range: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % range
+        };
+        for round in 0..2000 {
+            // Few sizes, so that many are the same; now and then one that is far above.
+            let sizes = if round % 2 == 0 { 4 } else { 1 << 20 };
+            let x: [f32; SUB_BLOCK] = std::array::from_fn(|_| {
+                let sign = if number(2) == 0 { 1.0 } else { -1.0 };
+                let far = if number(12) == 0 { (1 << number(12)) as f32 } else { 1.0 };
+                sign * far * (1 + number(sizes)) as f32 / sizes as f32
+            });
+            let expected = by_formula(&x);
+            for level in IsaLevel::available() {
+                let isa = Isa::new(level).expect("the level is available");
+                let (mut blocks, mut far) = ([Block::default()], [Far::default()]);
+                let encode = Encode {
+                    x: &x,
+                    width: SUB_BLOCK,
+                    group: 1,
+                    first: 0,
+                    blocks: &mut blocks,
+                    far: &mut far,
+                };
+                isa.run(encode);
+                assert_eq!((blocks[0], far[0]), expected, "{level:?} of {x:?}");
+                let largest = x.iter().fold(0f32, |most, x| most.max(x.abs()));
+                let encode =
+                    Encode { x: &x, width: SUB_BLOCK, group: 1, first: 0, blocks: &mut blocks, far: &mut [] };
+                isa.run(encode);
+                assert_eq!(blocks[0].scale, largest / 127.0, "{level:?} of {x:?}");
+            }
+        }
+    }
+}

@@ -123,7 +123,7 @@ pub(super) trait Tiles {
 /// The body for each of these numbers that is below a constant, those above its half only where they are below `rows`.
 macro_rules! each_row {
     ($($number:literal)* of $count:ident, $rows:ident: $row:ident => $body:block) => {
-        $(if $number < $count && ($number <= $count / 2 || $number < $rows) {
+        $(if $number < $count && ($number < $count / 2 + 1 || $number < $rows) {
             let $row = $number;
             $body
         })*
