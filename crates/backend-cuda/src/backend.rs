@@ -1,7 +1,7 @@
 //! `Backend` for one card: the driver, the kernels that are loaded, and the numbers of steps, shared by all plans.
 
 use crate::driver::simulated::Simulated;
-use crate::driver::{Card, DeviceBuffer, Driver, Kernel, Properties};
+use crate::driver::{Card, DeviceBuffer, Driver, Kernel, Properties, WGMMA_SHARED_BYTES};
 use crate::error::{CudaError, NAME};
 use crate::jit::{Jit, Variant};
 use crate::libraries::Places;
@@ -73,8 +73,13 @@ impl CudaBackend {
 
     /// A device in the machine's memory whose kernels are the reference's loops, for tests of everything but kernels.
     pub fn simulated(options: &CudaOptions) -> Self {
+        Self::simulated_with(WGMMA_SHARED_BYTES, options)
+    }
+
+    /// The same with so many bytes of shared memory a block, beyond which no launch is taken.
+    pub fn simulated_with(shared_bytes: u32, options: &CudaOptions) -> Self {
         let jit = Jit::new(&KernelFolders::default(), &Places::default());
-        Self::over(Arc::new(Simulated::new(SIMULATED_BYTES)), jit, options)
+        Self::over(Arc::new(Simulated::new(SIMULATED_BYTES, shared_bytes)), jit, options)
     }
 
     fn over(driver: Arc<dyn Driver>, jit: Jit, options: &CudaOptions) -> Self {

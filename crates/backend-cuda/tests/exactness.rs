@@ -3,7 +3,7 @@
 
 mod made;
 
-use gannet_backend_cuda::CudaOptions;
+use gannet_backend_cuda::{CudaBackend, CudaOptions};
 use gannet_ops::reference::ReferenceBackend;
 use gannet_ops::*;
 use gannet_tensor::Format;
@@ -336,6 +336,24 @@ fn check(case: Case, cuts: &[usize]) {
 fn chunks_companions_and_scattered_pages_dont_change_a_row() {
     for case in CASES {
         check(case, &[1, 2, 18, 33, 34, 97, 98, 114, 180, 181, 197]);
+    }
+}
+
+/// A device with as little shared memory as one has that fetches blocks of memory takes every launch of every case; the simulated one would refuse some.
+#[test]
+fn a_device_with_99_kib_of_shared_memory_takes_every_launch() {
+    let backend = CudaBackend::simulated_with(99 << 10, &CudaOptions::default());
+    let coded = [Format::Q4K, Format::Q8_0].map(|weights| Case { dim: 128, weights, ..PLAIN });
+    for case in CASES.into_iter().chain(coded) {
+        let tokens = tokens(90);
+        let mut device = Device::new(&backend, case);
+        let mut start = 0;
+        for count in [1, 9, 20, 60] {
+            let part = Part { length: start as u32, tokens: &tokens[start..start + count], first_page: 0 };
+            let found = device.logits(&[part]);
+            assert!(found.iter().flatten().all(|x| x.is_finite()), "{case:?}, {count} rows");
+            start += count;
+        }
     }
 }
 

@@ -18,6 +18,7 @@ const OLDEST: &str = "a driver for CUDA 12.0 (525)";
 
 /// Attributes of a device by the driver's numbers.
 pub(super) const PROCESSORS: c_int = 16;
+pub(super) const BLOCK_SHARED_BYTES: c_int = 97;
 pub(super) const MAJOR: c_int = 75;
 pub(super) const MINOR: c_int = 76;
 /// The attribute of a kernel that raises its dynamic shared memory.

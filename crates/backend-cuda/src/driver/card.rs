@@ -394,6 +394,7 @@ fn properties(cuda: &Cuda, device: c_int) -> Result<Properties, CudaError> {
         architecture: Some(architecture),
         memory_bytes: memory_bytes as u64,
         processors: attribute(api::PROCESSORS)?,
+        shared_bytes: attribute(api::BLOCK_SHARED_BYTES)?,
         driver_version: driver_version.unsigned_abs(),
     })
 }

@@ -113,6 +113,9 @@ pub(crate) struct TensorMap {
 /// The first CUDA whose graphs know dependent launches.
 const GRAPHS_VERSION: u32 = 12_030;
 
+/// Shared memory of a block on cards whose warpgroups multiply from it.
+pub(crate) const WGMMA_SHARED_BYTES: u32 = 227 << 10;
+
 /// What a device is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Properties {
@@ -124,6 +127,8 @@ pub struct Properties {
     pub memory_bytes: u64,
     /// Multiprocessors.
     pub processors: u32,
+    /// Bytes of shared memory that a block may have, where it asks for them.
+    pub(crate) shared_bytes: u32,
     /// The newest CUDA that its driver knows, such as 13000 for 13.0.
     pub driver_version: u32,
 }
@@ -144,9 +149,16 @@ impl Properties {
         self.architecture.is_none() || self.driver_version >= GRAPHS_VERSION
     }
 
-    /// Whether warpgroups multiply from shared memory.
+    /// Whether warpgroups multiply from shared memory, which takes as much of it as every card that has them has.
     pub(crate) fn has_wgmma(&self) -> bool {
-        self.architecture.is_none_or(|architecture| (architecture.major, architecture.minor) == (9, 0))
+        let is_known =
+            self.architecture.is_none_or(|architecture| (architecture.major, architecture.minor) == (9, 0));
+        is_known && self.shared_bytes >= WGMMA_SHARED_BYTES
+    }
+
+    /// Blocks of a cluster, at most.
+    pub(crate) fn cluster_blocks(&self) -> u32 {
+        if self.has_bulk_copies() { 8 } else { 1 }
     }
 }
 

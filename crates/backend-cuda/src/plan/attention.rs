@@ -36,7 +36,15 @@ fn tiled(device: &Properties, layout: &PagedLayout) -> Option<PageFormats> {
         PageFormats::Int8 => true,
     };
     let is_square = layout.key_dim == layout.value_dim && HEAD_DIMS.contains(&layout.key_dim);
-    (is_taken && is_square && device.has_bulk_copies()).then_some(formats)
+    let is_fetched = is_taken && is_square && device.has_bulk_copies();
+    (is_fetched && tiled_bytes(device, formats, layout.key_dim) <= device.shared_bytes as usize)
+        .then_some(formats)
+}
+
+/// Shared memory of the largest block that attends over pages in core order.
+fn tiled_bytes(device: &Properties, formats: PageFormats, dim: usize) -> usize {
+    let (_, split) = split_shape(formats, dim, GROUP_MAX);
+    split.max(prefill_shape(device, formats, dim).2)
 }
 
 /// Whether a layer's pages lie in core order.
@@ -104,6 +112,19 @@ fn split_shape(formats: PageFormats, dim: usize, lines: usize) -> (u32, usize) {
         PageFormats::Plain(..) => (2, [8, 5, 4][size], dim * 128),
     };
     (blocks, stages * stage_bytes + lines * (dim * 2 + 544))
+}
+
+/// The file of `attention_prefill`, threads of its block and their shared memory.
+fn prefill_shape(device: &Properties, formats: PageFormats, dim: usize) -> (&'static str, usize, usize) {
+    if has_wide_kernel(device, dim) {
+        // Codes on their way.
+        let codes = if formats == PageFormats::Int8 { 2 * (dim * 130 + 128) } else { 0 };
+        return ("attention_wide", 384, 1024 + 6 * dim * 128 + 128 * dim * 4 + codes);
+    }
+    let warps = if dim > 128 { 4 } else { 8 };
+    let totals = if dim > 64 { warps * 16 * dim * 4 } else { 0 };
+    let bytes = 1024 + 4 * dim * 128 + warps * 16 * (dim * 2 + 16) + totals;
+    ("attention_prefill", 32 * (warps + 1), bytes)
 }
 
 impl Frame<'_> {
@@ -311,18 +332,7 @@ impl Frame<'_> {
         ]);
         arguments.extend(self.open_arguments(pages));
         let dim = layout.key_dim;
-        let is_wide = has_wide_kernel(self.device, dim);
-        let warps = if dim > 128 { 4 } else { 8 };
-        let totals = if dim > 64 { warps * 16 * dim * 4 } else { 0 };
-        // Codes on their way.
-        let codes = if formats == PageFormats::Int8 { 2 * (dim * 130 + 128) } else { 0 };
-        let (file, block, shared_bytes) = match is_wide {
-            true => ("attention_wide", 384, 1024 + 6 * dim * 128 + 128 * dim * 4 + codes),
-            false => {
-                let bytes = 1024 + 4 * dim * 128 + warps * 16 * (dim * 2 + 16) + totals;
-                ("attention_prefill", 32 * (warps + 1), bytes)
-            }
-        };
+        let (file, block, shared_bytes) = prefill_shape(self.device, formats, dim);
         let formats = (formats, self.format(made));
         let need = (tiled_attention(file, formats, dim, op.soft_cap.is_some()), "attention_prefill");
         let grid = [word(work.tile_count), word(layout.kv_heads), 1];

@@ -21,8 +21,11 @@ use crate::weights::{PADDING, Stored};
 const CHUNK: usize = 256;
 /// Consumer warps of a block of `linear_few`, at most.
 const WARPS_MAX: usize = 12;
+const STAGES_MIN: usize = 2;
 const STAGES_MAX: usize = 8;
-/// Shared memory of a block of `linear_few`: what is enough, and what there is.
+/// Shared memory of a block of `linear_few` and `linear_codes` before its ring.
+const RING_HEAD_BYTES: usize = 2048;
+/// And in all: what is enough, and what is asked for at most.
 const ENOUGH_BYTES: usize = 200 << 10;
 const SHARED_BYTES_MAX: usize = 224 << 10;
 /// Rows of x that a box of `linear_many` has.
@@ -105,7 +108,7 @@ pub(super) fn choose(device: &Properties, weight: Number, made: Made, [m, n, k]:
     if !is_mapped(weight, k) || !device.has_bulk_copies() {
         return plain(weight, [m, n, k]);
     }
-    if m == 1 && k <= ONE_COLUMNS_MAX {
+    if m == 1 && k <= ONE_COLUMNS_MAX && least_of_one(k) <= device.shared_bytes as usize {
         return one(device, weight, made, [n, k]);
     }
     match FEW_ROWS.into_iter().find(|rows| m <= *rows && *rows <= few_rows_max) {
@@ -140,29 +143,46 @@ pub(super) fn choose_codes(
     let padded = n.next_multiple_of(PAIR_OUTPUTS);
     let is_narrow = padded <= CHAINS_MAX * PAIR_OUTPUTS * processors;
     if m == 1 && k <= ONE_COLUMNS_MAX && is_narrow && made == Made::PLAIN {
-        return Some(one_of_codes(device, codes, [n, k]));
+        let choice = one_of_codes(device, codes, [n, k]);
+        if choice.shared_bytes <= device.shared_bytes as usize {
+            return Some(choice);
+        }
     }
     let units = if made.gate.is_some() || padded >= WIDE_OUTPUTS * processors { 2 } else { 1 };
     let shares = padded / (units * UNIT_OUTPUTS);
     let share = shares.div_ceil(processors);
-    let warps = share.div_ceil(share.div_ceil(CODES_WARPS_MAX));
-    let stage = |chunk: usize| {
+    let stage_of = |warps: usize, chunk: usize| {
         let codes = warps * units * codes.bytes() * (chunk / codes.run());
         chunk * rows * Number::Bf16.bytes() + codes.next_multiple_of(CODES_STAGE_UNIT)
     };
-    let fits = |chunk: &usize| CODES_STAGES * stage(*chunk) <= ENOUGH_BYTES;
+    let room = ring_bytes(device);
+    let most =
+        (1..=CODES_WARPS_MAX).rev().find(|warps| STAGES_MIN * stage_of(*warps, codes.run()) <= room)?;
+    let warps = share.div_ceil(share.div_ceil(most));
+    let stage = |chunk: usize| stage_of(warps, chunk);
+    let fits = |chunk: &usize| CODES_STAGES * stage(*chunk) <= room;
     let mut chunks = CODES_CHUNKS.into_iter().filter(|chunk| *chunk >= codes.run());
     let chunk = chunks.find(fits).unwrap_or(codes.run());
-    let stages = (ENOUGH_BYTES / stage(chunk)).clamp(2, STAGES_MAX);
+    let stages = (room / stage(chunk)).clamp(STAGES_MIN, STAGES_MAX);
     Some(Choice {
         variant: linear_codes(codes.name(), made, [rows, units]),
         entry: "linear_codes",
         box_rows: Some(rows),
         grid: [processors.min(shares.div_ceil(warps)), 1],
         block: 32 * (warps + 1),
-        shared_bytes: 2048 + stages * stage(chunk),
+        shared_bytes: RING_HEAD_BYTES + stages * stage(chunk),
         after: vec![chunk, stages],
     })
+}
+
+/// Shared memory for a block's ring behind its barriers.
+fn ring_bytes(device: &Properties) -> usize {
+    ENOUGH_BYTES.min((device.shared_bytes as usize).saturating_sub(RING_HEAD_BYTES))
+}
+
+/// What a block of `linear_one` has at least.
+fn least_of_one(k: usize) -> usize {
+    ONE_BYTES + k.next_multiple_of(PADDING) * 2 + STAGES_MIN * PADDING * WARPS_MAX * 32
 }
 
 /// The kernel for m rows of weights that were unpacked just before, which none may read ahead.
@@ -237,15 +257,17 @@ fn one(device: &Properties, weight: Number, made: Made, [n, k]: [usize; 2]) -> C
     let weight_bytes = |warps: usize| warps * k.next_multiple_of(PADDING) * 32;
     // Where all weights of a block fit into half of the memory, the next kernel's fit beside them.
     let halves = shared_out(2 * processors, n);
-    let (has_halves, [warps, blocks]) = match row_bytes + weight_bytes(halves[0]) <= HALF_BYTES {
+    let shared_bytes = device.shared_bytes as usize;
+    let half = HALF_BYTES.min(shared_bytes / 2);
+    let (has_halves, [warps, blocks]) = match row_bytes + weight_bytes(halves[0]) <= half {
         true => (true, halves),
         false => (false, shared_out(processors, n)),
     };
-    let room = if has_halves { HALF_BYTES } else { ENOUGH_BYTES }.saturating_sub(row_bytes);
+    let room = if has_halves { half } else { ENOUGH_BYTES.min(shared_bytes) }.saturating_sub(row_bytes);
     let (chunk, most) = one_stages(warps * 32, room);
     // No more than a block's warps go through.
     let rounds = (n.next_multiple_of(PADDING) / 16).div_ceil(blocks * warps);
-    let stages = most.min(rounds * k.next_multiple_of(PADDING).div_ceil(chunk)).max(2);
+    let stages = most.min(rounds * k.next_multiple_of(PADDING).div_ceil(chunk)).max(STAGES_MIN);
     Choice {
         variant: linear_one(weight, made),
         entry: ONE_ROW,
@@ -283,30 +305,31 @@ fn one_of_codes(device: &Properties, codes: Units, [n, k]: [usize; 2]) -> Choice
 fn one_stages(column_bytes: usize, room: usize) -> (usize, usize) {
     let fits = |chunk: &usize| ONE_STAGES_MIN * chunk * column_bytes <= room;
     let chunk = ONE_CHUNKS.into_iter().find(fits).unwrap_or(PADDING);
-    (chunk, (room / (chunk * column_bytes)).clamp(2, ONE_STAGES_MAX))
+    (chunk, (room / (chunk * column_bytes)).clamp(STAGES_MIN, ONE_STAGES_MAX))
 }
 
 /// As many rows as a variant has.
 fn few(device: &Properties, weight: Number, made: Made, [rows, n]: [usize; 2]) -> Choice {
     let [warps, blocks] = shared_out(device.processors as usize, n);
     let column_bytes = warps * 32 + rows * 2;
-    let (chunk, stages) = few_stages(column_bytes);
+    let (chunk, stages) = few_stages(device, column_bytes);
     Choice {
         variant: linear_few(weight, made, rows),
         entry: "linear_few",
         box_rows: Some(rows),
         grid: [blocks, 1],
         block: 32 * (warps + 1),
-        shared_bytes: 2048 + stages * chunk * column_bytes,
+        shared_bytes: RING_HEAD_BYTES + stages * chunk * column_bytes,
         after: vec![chunk, stages],
     }
 }
 
 /// Columns at once and stages, for so many bytes a column.
-fn few_stages(column_bytes: usize) -> (usize, usize) {
-    let fits = |chunk: &usize| 2048 + 2 * chunk * column_bytes <= SHARED_BYTES_MAX;
+fn few_stages(device: &Properties, column_bytes: usize) -> (usize, usize) {
+    let most = SHARED_BYTES_MAX.min(device.shared_bytes as usize);
+    let fits = |chunk: &usize| RING_HEAD_BYTES + STAGES_MIN * chunk * column_bytes <= most;
     let chunk = [CHUNK, CHUNK / 2].into_iter().find(fits).unwrap_or(PADDING);
-    (chunk, (ENOUGH_BYTES / (chunk * column_bytes)).clamp(2, STAGES_MAX))
+    (chunk, (ring_bytes(device) / (chunk * column_bytes)).clamp(STAGES_MIN, STAGES_MAX))
 }
 
 /// The shape that takes the least time: rounds of tiles over the multiprocessors, times what a tile of it takes.
@@ -363,5 +386,48 @@ fn narrow([m, n]: [usize; 2]) -> Choice {
         block: 32,
         shared_bytes: 0,
         after: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::simulated::Simulated;
+    use crate::driver::{Driver, WGMMA_SHARED_BYTES};
+    use crate::jit::Gate;
+    use gannet_tensor::Format;
+
+    /// Shared memory of a block of sm_120.
+    const LITTLE: u32 = 99 << 10;
+
+    #[test]
+    fn no_block_has_more_shared_memory_than_its_device() {
+        let gated = Made { format: Number::Bf16, gate: Some(Gate::Silu) };
+        for shared_bytes in [LITTLE, WGMMA_SHARED_BYTES] {
+            let device = Simulated::new(1 << 20, shared_bytes);
+            let device = device.properties();
+            let fits = |choice: Choice, what: String| {
+                let found = choice.shared_bytes;
+                assert!(
+                    found <= shared_bytes as usize,
+                    "{what}: {found} of {shared_bytes} bytes, {choice:?}"
+                );
+            };
+            let sizes = [256, 1024, 6144, 24_576, 151_936]
+                .into_iter()
+                .flat_map(|n| [192, 1024, 4096, 12_288, 32_768].into_iter().map(move |k| [n, k]));
+            for [n, k] in sizes {
+                for m in [1, 2, 8, 9, 16, 17, 32, 33, 64, 65, 1000] {
+                    for made in [Made::PLAIN, gated] {
+                        let what = format!("{m} rows, {n} outputs of {k} columns");
+                        fits(choose(device, Number::Bf16, made, [m, n, k]), what.clone());
+                        for codes in Format::ALL.into_iter().filter_map(Units::of) {
+                            let choice = choose_codes(device, codes, made, [m, n, k]);
+                            choice.into_iter().for_each(|choice| fits(choice, what.clone()));
+                        }
+                    }
+                }
+            }
+        }
     }
 }

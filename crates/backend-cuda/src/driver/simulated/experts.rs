@@ -12,7 +12,7 @@ use gannet_ops::reference::{experts, gates, linear, norms};
 /// Words of an item.
 const ITEM: usize = 4;
 /// Blocks of a cluster of `route_normed`.
-const BLOCKS: usize = 8;
+pub(super) const CLUSTER_BLOCKS: u32 = 8;
 
 pub(super) fn route_experts(call: &mut Call<'_>) -> Outcome {
     let ([ids, weights, logits], lists) = (call.addresses()?, call.addresses()?);
@@ -31,7 +31,7 @@ pub(super) fn route_normed(call: &mut Call<'_>) -> Outcome {
     let [sum, y, ids, weights, a, b, norm, matrix, bias] = call.addresses()?;
     let (lists, [rows, k, count, top_k, renormalise, stages]) = (call.addresses()?, call.sizes()?);
     let epsilon = call.f32()?;
-    let blocks = BLOCKS * rows.div_ceil(call.size_define("ROWS")?);
+    let blocks = CLUSTER_BLOCKS as usize * rows.div_ceil(call.size_define("ROWS")?);
     if call.grid() != [blocks as u32, 1, 1] || stages == 0 {
         return Err(call.odd(format!("{:?} blocks in place of {blocks}, {stages} stages", call.grid())));
     }

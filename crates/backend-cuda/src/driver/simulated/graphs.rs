@@ -75,7 +75,7 @@ fn owner(memory: &Memory, argument: &Argument) -> Option<u64> {
 mod tests {
     use super::super::Simulated;
     use super::*;
-    use crate::driver::{DeviceBuffer, Driver, Graph};
+    use crate::driver::{DeviceBuffer, Driver, Graph, WGMMA_SHARED_BYTES};
     use crate::jit::Variant;
     use std::sync::Arc;
 
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_graph_runs_over_what_lies_there_now() {
-        let driver: Arc<dyn Driver> = Arc::new(Simulated::new(1 << 20));
+        let driver: Arc<dyn Driver> = Arc::new(Simulated::new(1 << 20, WGMMA_SHARED_BYTES));
         let [x, y] = [16, 16].map(|bytes| DeviceBuffer::new(&driver, bytes).expect("there is room"));
         let graph = doubled(&driver, &y, &x);
         for numbers in [[1.0, 2.0, 3.0, 4.0], [5.0, -1.0, 0.5, 0.0]] {
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_buffer_that_was_given_back_fails_the_graph_also_when_another_lies_there() {
-        let driver: Arc<dyn Driver> = Arc::new(Simulated::new(1 << 20));
+        let driver: Arc<dyn Driver> = Arc::new(Simulated::new(1 << 20, WGMMA_SHARED_BYTES));
         let [x, y] = [16, 16].map(|bytes| DeviceBuffer::new(&driver, bytes).expect("there is room"));
         let graph = doubled(&driver, &y, &x);
         let place = x.address();

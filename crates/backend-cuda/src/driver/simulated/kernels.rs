@@ -93,6 +93,11 @@ pub(super) fn check(variant: &Variant, entry: &'static str) -> Outcome {
     })
 }
 
+/// Blocks of a cluster, as the kernel's file declares them.
+pub(super) fn cluster(entry: &str) -> u32 {
+    if entry == "route_normed" { super::experts::CLUSTER_BLOCKS } else { 1 }
+}
+
 /// Runs a kernel to its end.
 pub(super) fn run(memory: &mut Memory, launch: &Launch<'_>) -> Outcome {
     let entry = launch.kernel.entry;

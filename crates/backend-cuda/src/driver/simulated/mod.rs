@@ -26,6 +26,9 @@ use std::time::{Duration, Instant};
 /// As many as a large card has, so that kernels are chosen as there.
 const PROCESSORS: u32 = 132;
 
+/// Threads of a block, at most.
+const BLOCK_THREADS_MAX: u32 = 1024;
+
 /// A device for tests.
 pub(crate) struct Simulated {
     properties: Properties,
@@ -35,11 +38,17 @@ pub(crate) struct Simulated {
 }
 
 impl Simulated {
-    /// A device with so many bytes of memory.
-    pub(crate) fn new(memory_bytes: u64) -> Self {
+    /// A device with so many bytes of memory, whose blocks have so many of shared memory at most.
+    pub(crate) fn new(memory_bytes: u64, shared_bytes: u32) -> Self {
         let name = "a simulated device".to_owned();
-        let properties =
-            Properties { name, architecture: None, memory_bytes, processors: PROCESSORS, driver_version: 0 };
+        let properties = Properties {
+            name,
+            architecture: None,
+            memory_bytes,
+            processors: PROCESSORS,
+            shared_bytes,
+            driver_version: 0,
+        };
         let memory = Mutex::new(Memory::new(memory_bytes));
         Self { properties, memory, graphs: Mutex::default(), started: Instant::now() }
     }
@@ -50,6 +59,27 @@ impl Simulated {
 }
 
 impl Simulated {
+    /// Whether a card of these limits takes the launch.
+    fn admit(&self, launch: &Launch<'_>) -> Result<(), CudaError> {
+        let what = launch.kernel.entry;
+        let refused = |reason: String| Err(CudaError::Simulated { what, reason });
+        let (threads, bytes, most) = (launch.block, launch.shared_bytes, self.properties.shared_bytes);
+        if threads == 0 || threads > BLOCK_THREADS_MAX {
+            return refused(format!("blocks of {threads} threads; 1 to {BLOCK_THREADS_MAX} are allowed"));
+        }
+        if bytes > most {
+            return refused(format!("blocks of {bytes} bytes of shared memory; at most {most} are allowed"));
+        }
+        let (blocks, cluster) = (launch.grid[0], kernels::cluster(what));
+        if cluster > self.properties.cluster_blocks() || !blocks.is_multiple_of(cluster) {
+            let most = self.properties.cluster_blocks();
+            return refused(format!(
+                "{blocks} blocks in clusters of {cluster}, of which the device has {most}"
+            ));
+        }
+        Ok(())
+    }
+
     fn graphs(&self) -> MutexGuard<'_, Graphs> {
         self.graphs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -78,10 +108,12 @@ impl Driver for Simulated {
     }
 
     fn launch(&self, launch: &Launch<'_>) -> Result<(), CudaError> {
+        self.admit(launch)?;
         kernels::run(&mut self.memory(), launch)
     }
 
     fn capture(&self, launches: &[Launch<'_>]) -> Result<GraphHandle, CudaError> {
+        launches.iter().try_for_each(|launch| self.admit(launch))?;
         Ok(self.graphs().capture(&self.memory(), launches))
     }
 
@@ -143,5 +175,30 @@ impl Driver for Simulated {
     fn times(&self, marks: Vec<Mark>) -> Result<Vec<Duration>, CudaError> {
         let first = marks.first().map_or(0, |mark| mark.0);
         Ok(marks.iter().map(|mark| Duration::from_nanos(mark.0 - first)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::Argument;
+
+    #[test]
+    fn launches_beyond_the_devices_limits_are_refused() {
+        let device = Simulated::new(1 << 20, 99 << 10);
+        let address = Argument::Address(device.allocate(64).expect("there is room"));
+        let arguments = [address, address, address, Argument::U32(4)];
+        let entry = |file, entry| device.load(&Variant::new(file, &[]), entry, &[]).expect("it is known");
+        let (add, route) = (entry("add", "add"), entry("route_normed", "route_normed"));
+        let refusal = |kernel, block, shared_bytes| {
+            let launch = Launch { kernel, grid: [12, 1, 1], block, shared_bytes, arguments: &arguments };
+            let launched = device.launch(&launch).err().map(|error| error.to_string());
+            let captured = device.capture(&[launch]).err().map(|error| error.to_string());
+            assert_eq!(launched, captured);
+            launched.unwrap_or_default()
+        };
+        assert!(refusal(&add, 1056, 0).contains("1056 threads"));
+        assert!(refusal(&add, 256, (99 << 10) + 1).contains("101377 bytes of shared memory; at most 101376"));
+        assert!(refusal(&route, 288, 0).contains("clusters of 8"));
     }
 }
