@@ -104,24 +104,41 @@ __device__ __forceinline__ u32 bits_of(f32 x) {
     return y.bits;
 }
 
-// `count` rows of `width` columns from column `start` on, zero beyond k, by the whole block.
+// Two neighbours from `column` on, zero beyond k.
+__device__ __forceinline__ u32 two_columns(const X* row, u32 column, u32 k) {
+    u32 low = column < k ? bits_of(row[column]) : 0, high = column + 1 < k ? bits_of(row[column + 1]) : 0;
+    return low | high << 16;
+}
+
+// `count` rows of `width` columns from column `start` on, zero beyond k, by the whole block; where rows are whole pieces of eight, some are on their way at once.
 __device__ __forceinline__ void load_rows(u8* to, u32 line_bytes, const X* x, const u32* x_rows, u32 count, u32 start, u32 width, u32 k) {
-    u32 pieces = width / 8;
-    for (u32 i = threadIdx.x; i < count * pieces; i += blockDim.x) {
-        u32 row = i / pieces, piece = i % pieces, column = start + piece * 8;
-        const X* from = x + u64(x_rows[row]) * k + column;
-        uint4 found = make_uint4(0, 0, 0, 0);
-        if (k % 8 == 0) {
-            if (column < k) found = eight_of(from);
-        } else {
+    const u32 AT_ONCE = 4;
+    u32 pieces = width / 8, all = count * pieces;
+    if (k % 8 != 0) {
+        for (u32 i = threadIdx.x; i < all; i += blockDim.x) {
+            u32 column = start + i % pieces * 8;
+            const X* row = x + u64(x_rows[i / pieces]) * k;
             u32 words[4];
-            for (u32 j = 0; j < 4; j++) {
-                u32 low = column + 2 * j < k ? bits_of(from[2 * j]) : 0, high = column + 2 * j + 1 < k ? bits_of(from[2 * j + 1]) : 0;
-                words[j] = low | high << 16;
-            }
-            found = make_uint4(words[0], words[1], words[2], words[3]);
+            for (u32 j = 0; j < 4; j++) words[j] = two_columns(row, column + 2 * j, k);
+            *(uint4*)(to + i / pieces * line_bytes + i % pieces * 16) = make_uint4(words[0], words[1], words[2], words[3]);
         }
-        *(uint4*)(to + row * line_bytes + piece * 16) = found;
+        return;
+    }
+    for (u32 first = threadIdx.x; first < all; first += AT_ONCE * blockDim.x) {
+        const X* from[AT_ONCE];
+        u32 place[AT_ONCE];
+        uint4 found[AT_ONCE];
+#pragma unroll
+        for (u32 j = 0; j < AT_ONCE; j++) {
+            u32 i = min(first + j * blockDim.x, all - 1), row = i / pieces, piece = i - row * pieces, column = start + piece * 8;
+            place[j] = row * line_bytes + piece * 16;
+            from[j] = column < k ? x + u64(x_rows[row]) * k + column : 0;
+        }
+#pragma unroll
+        for (u32 j = 0; j < AT_ONCE; j++) found[j] = from[j] ? eight_of(from[j]) : make_uint4(0, 0, 0, 0);
+        // Those beyond the last are the last again.
+#pragma unroll
+        for (u32 j = 0; j < AT_ONCE; j++) *(uint4*)(to + place[j]) = found[j];
     }
 }
 
@@ -171,8 +188,10 @@ extern "C" __global__ void __launch_bounds__(128, ROWS == 8 ? 6 : 4)
                   u32 experts, u32 n, u32 k, u32 stride, u32 chunk, u32 lists_are_there) {
     extern __shared__ __align__(16) u8 shared[];
     if (!lists_are_there) wait_for_earlier_kernels();
-    if (blockIdx.y >= item_starts[experts]) return;
+    // Both on their way at once; there are as many items as blocks across.
+    u32 count_of_items = item_starts[experts];
     uint4 item = items[blockIdx.y];
+    if (blockIdx.y >= count_of_items) return;
     u32 warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32, shares = round_up(n, 16) / 16, share = blockIdx.x * warps + warp;
     u32 columns = round_up(k, RUN), runs = share < shares ? columns / RUN : 0, line_bytes = chunk * 2 + 16;
     u8 *ring = shared + warp * STAGES * SHARE, *rows = shared + warps * STAGES * SHARE;

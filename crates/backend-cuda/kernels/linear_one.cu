@@ -127,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(416, 1)
         return;
     }
     if (a) {
-        make_x(sum, row, a, b, norm, k, epsilon, (float*)(shared + WARP_SUMS), blockDim.x - 32);
+        make_x(sum, row, a, b, norm, k, epsilon, (float*)(shared + WARP_SUMS), blockDim.x - 32, threadIdx.x);
         if (warp >= warps) return;
     } else {
         if (warp >= warps) return;

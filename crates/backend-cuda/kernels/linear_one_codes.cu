@@ -7,10 +7,11 @@
 // What waits for the row and what does not are warps of their own. A warp that multiplies has a chain of products, 16 outputs; `helpers` warps take the
 // chain's pieces (256 columns) in turns and make fragments a of mma.sync of them. Codes come to a helper by bulk copies of its own, `depth` pieces ahead;
 // its fragments lie in two parts of 128 columns, which nobody else writes and its chain alone reads. So no reader is ever two rounds of a part away from
-// its writer, and a barrier a direction is enough. The first pieces are unpacked before the earlier kernel has ended.
+// its writer, and a barrier a direction is enough. The first pieces are unpacked before the earlier kernel has ended, and while the last warps make the row.
 //
-// Grid: any number of blocks, chains go round over (round, block, chain). Block: 32 * chains * (helpers + 1), 8 to 16 helpers in all, and at most
-// THREADS_MAX threads. Dynamic shared memory: HEAD + pieces * 512 + chains * helpers * (2 * PART_BYTES + depth * PIECE), where pieces = ceil(k / 256).
+// Grid: any number of blocks, chains go round over (round, block, chain). Block: 32 * chains * (helpers + 1) and ROW_THREADS, 8 to 16 helpers in all, and at most
+// THREADS_MAX threads. Dynamic shared memory: HEAD + pieces * 512 + chains * helpers * (2 * PART_BYTES + depth * PIECE), where pieces = ceil(k / 256); more where
+// no two blocks may lie side by side.
 #include "codes.cuh"
 #include "outputs.cuh"
 #include "row.cuh"
@@ -21,8 +22,8 @@ const u32 THREADS_MAX = 768, OUTS = 16, COLUMNS = 256, SLABS = 4, PARTS = 2, PAR
 // Bytes of two units side by side, and of a piece's codes; of the fragments of 64 columns and of a part.
 const u32 PAIR = 2 * W::UNIT, RUNS = SLABS / W::SLABS, PIECE = PAIR * RUNS, SLAB_BYTES = 4 * 512, PART_BYTES = PART_SLABS * SLAB_BYTES;
 // In shared memory: barriers of a helper, HELPERS_MAX times; that of x, the sums of warps that norm; then x, parts, codes.
-const u32 HELPERS_MAX = 16, DEPTH_MAX = 2, PART_BARRIERS = PARTS * 16, BARRIERS = PART_BARRIERS + DEPTH_MAX * 8;
-const u32 X_BARRIER = HELPERS_MAX * BARRIERS, WARP_SUMS = X_BARRIER + 16, HEAD = 1536;
+const u32 HELPERS_MAX = 16, DEPTH_MAX = 8, PART_BARRIERS = PARTS * 16, BARRIERS = PART_BARRIERS + DEPTH_MAX * 8;
+const u32 X_BARRIER = HELPERS_MAX * BARRIERS, WARP_SUMS = X_BARRIER + 16, HEAD = 2048;
 static_assert(WARP_SUMS + ROW_THREADS / 32 * 4 <= HEAD, "all barriers and sums have a place");
 
 // What a block multiplies.
@@ -226,9 +227,10 @@ __device__ __forceinline__ void multiply(Y* y, const float* bias, const Memory& 
 }
 
 // Not part of the kernel's own code, whose registers it would take.
-__device__ __noinline__ void norm_row(float* sum, bf16* row, const float* a, const float* b, const float* norm, u32 k, float epsilon, float* warps, u32 barrier) {
-    make_x(sum, row, a, b, norm, k, epsilon, warps, ROW_THREADS);
-    if (threadIdx.x == 0) barrier_arrive(barrier);
+__device__ __noinline__ void norm_row(float* sum, bf16* row, const float* a, const float* b, const float* norm, u32 k, float epsilon, float* warps, u32 barrier,
+                                      u32 thread) {
+    make_x(sum, row, a, b, norm, k, epsilon, warps, ROW_THREADS, thread);
+    if (thread == 0) barrier_arrive(barrier);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS_MAX, 1)
@@ -245,6 +247,12 @@ extern "C" __global__ void __launch_bounds__(THREADS_MAX, 1)
     barrier_init_done();
     for (u32 column = k + threadIdx.x; column < pieces * COLUMNS; column += blockDim.x) write(row[column], 0.0f);
     __syncthreads();
+    if (warp >= all + chains) {
+        if (!a) return;
+        u32 thread = threadIdx.x - (all + chains) * 32;
+        norm_row(sum, row, a, b, norm, k, epsilon, (float*)(shared + WARP_SUMS), memory.start + X_BARRIER, thread);
+        return;
+    }
     if (warp >= all) {
         multiply(y, bias, memory, task, a ? 0 : x, warp - all, n, k, lane);
         return;
@@ -253,9 +261,7 @@ extern "C" __global__ void __launch_bounds__(THREADS_MAX, 1)
     helper.open();
     let_next_kernel_start();
     u32 count = helper.count();
-    if (count > 0) helper.unpack(0);
-    if (a && warp < ROW_THREADS / 32) norm_row(sum, row, a, b, norm, k, epsilon, (float*)(shared + WARP_SUMS), memory.start + X_BARRIER);
-    for (u32 number = 1; number < count; number++) helper.unpack(number);
+    for (u32 number = 0; number < count; number++) helper.unpack(number);
 }
 
 #endif

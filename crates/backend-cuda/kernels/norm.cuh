@@ -21,10 +21,14 @@ struct NormedRow {
         float squares = 0.0f;
 #pragma unroll
         for (u32 i = 0; i < KEPT; i++) x[i] = thread + i * ROW_THREADS < width ? a[thread + i * ROW_THREADS] : 0.0f;
-        if (b)
+        if (b) {
+            // All on their way before the first is added.
+            float other[KEPT];
 #pragma unroll
-            for (u32 i = 0; i < KEPT; i++)
-                if (thread + i * ROW_THREADS < width) x[i] += b[thread + i * ROW_THREADS];
+            for (u32 i = 0; i < KEPT; i++) other[i] = thread + i * ROW_THREADS < width ? b[thread + i * ROW_THREADS] : 0.0f;
+#pragma unroll
+            for (u32 i = 0; i < KEPT; i++) x[i] += other[i];
+        }
 #pragma unroll
         for (u32 i = 0; i < KEPT; i++) squares = fmaf(x[i], x[i], squares);
         for (u32 column = thread + KEPT * ROW_THREADS; column < width; column += ROW_THREADS) {

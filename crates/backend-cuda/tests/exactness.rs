@@ -30,6 +30,8 @@ struct Case {
     window: Option<u32>,
     soft_cap: Option<f32>,
     mixture: Option<Mixture>,
+    /// Matrices have more outputs than a card has warps, and columns of several pieces.
+    is_wide: bool,
 }
 
 /// Experts of a layer, and of a token.
@@ -47,7 +49,11 @@ const ALONE: Mixture = Mixture { experts: 1, top_k: 1 };
 impl Case {
     /// Columns of most matrices: no multiple of a tile, or of blocks.
     fn width(&self) -> usize {
-        if self.weights.block_elements() == 256 { 256 } else { 192 }
+        match self.weights.block_elements() {
+            256 if self.is_wide => 768,
+            256 => 256,
+            _ => 192,
+        }
     }
 
     /// Keys of pages that fill have pages of their own.
@@ -57,6 +63,7 @@ impl Case {
 
     fn inner(&self) -> usize {
         match (self.weights.block_elements(), self.mixture) {
+            (256, None) if self.is_wide => 4352,
             (256, Some(MIXTURE)) => 256,
             (32, Some(MIXTURE)) => 160,
             (_, Some(MIXTURE)) => 200,
@@ -86,6 +93,7 @@ const PLAIN: Case = Case {
     window: None,
     soft_cap: None,
     mixture: None,
+    is_wide: false,
 };
 
 const CASES: [Case; 12] = [
@@ -539,6 +547,16 @@ fn codes_give_the_bits_of_the_same_weights_in_bf16_for_every_number_of_rows() {
 fn rows_of_codes_are_the_same_alone_and_among_others() {
     for case in coded_and_mixed() {
         check(case, &[1, 18, 51, 52]);
+    }
+}
+
+/// With more outputs than the kernel of few takes.
+#[test]
+fn a_row_of_wide_codes_is_the_same_alone_and_among_others() {
+    let formats: &[Format] =
+        if is_card() { &[Format::Q4K, Format::Q5K, Format::Q6K] } else { &[Format::Q4K] };
+    for weights in formats {
+        check(Case { dim: 128, weights: *weights, is_wide: true, ..PLAIN }, &[1, 2, 18, 19]);
     }
 }
 

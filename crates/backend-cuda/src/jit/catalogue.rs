@@ -130,6 +130,11 @@ pub(crate) fn linear_one_codes(codes: &'static str) -> Variant {
     Variant::new("linear_one_codes", &[("W", codes), ("Y", Number::F32.name())])
 }
 
+/// A product of one row with codes of many outputs.
+pub(crate) fn linear_one_wide(codes: &'static str, made: Made) -> Variant {
+    Variant::new("linear_one_wide", &[&[("W", codes)], &made.defines()[..]].concat())
+}
+
 /// A product of many rows, in a shape of [`MANY`].
 pub(crate) fn linear_many(weight: Number, made: Made, [rows, groups, stages]: [usize; 3]) -> Variant {
     let shape =
@@ -307,6 +312,8 @@ fn codes() -> Vec<Variant> {
             linear_codes(name, Made::PLAIN, [8, 1]),
             linear_codes(name, gated, [16, 2]),
             linear_one_codes(name),
+            linear_one_wide(name, Made::PLAIN),
+            linear_one_wide(name, gated),
         ]
     });
     of_each.chain(code_products(Format::Q4K.name())).collect()

@@ -12,8 +12,8 @@ mod variant;
 pub(crate) use catalogue::{
     CODES_ROWS, EXPERT_ROWS, FEW_ROWS, Gate, HEAD_DIMS, MANY, Made, NARROW_ROWS, ROUTED_ROWS, WIDE_DIMS,
     delta_rule, embed, embed_codes, expert_linear, experts_many, linear, linear_codes, linear_few,
-    linear_many, linear_narrow, linear_one, linear_one_codes, place_units, plain_attention, route_normed,
-    tiled_attention, unpack, write_pages,
+    linear_many, linear_narrow, linear_one, linear_one_codes, linear_one_wide, place_units, plain_attention,
+    route_normed, tiled_attention, unpack, write_pages,
 };
 pub(crate) use variant::Variant;
 

@@ -10,9 +10,9 @@ macro_rules! files {
 pub(super) const HEADERS: [(&str, &str); 17] = files!["attention.cuh" "attention_codes.cuh" "codes.cuh" "formats.cuh" "gate.cuh" "int8.cuh" "math.cuh" "mma.cuh" "norm.cuh" "outputs.cuh" "recurrent.cuh" "ring.cuh" "rope.cuh" "route.cuh" "row.cuh" "sample.cuh" "wgmma.cuh"];
 
 /// The files of kernels.
-const KERNELS: [(&str, &str); 42] = files![
+const KERNELS: [(&str, &str); 43] = files![
     "add.cu" "add_rms_norm.cu" "attention.cu" "attention_prefill.cu" "attention_split.cu" "attention_wide.cu" "cast.cu" "causal_conv.cu" "clamped_gate.cu" "combine_experts.cu" "concat.cu" "decay_gate.cu" "embed.cu" "embed_codes.cu" "expert_linear.cu" "finish_qkv.cu"
-    "gated_delta_rule.cu" "gated_norm.cu" "gather_rows.cu" "gelu_gate.cu" "head_norm.cu" "l2_norm.cu" "linear.cu" "linear_codes.cu" "linear_few.cu" "linear_many.cu" "linear_narrow.cu" "linear_one.cu" "linear_one_codes.cu" "position_scale.cu" "rms_norm.cu" "rope.cu" "route_experts.cu" "route_normed.cu"
+    "gated_delta_rule.cu" "gated_norm.cu" "gather_rows.cu" "gelu_gate.cu" "head_norm.cu" "l2_norm.cu" "linear.cu" "linear_codes.cu" "linear_few.cu" "linear_many.cu" "linear_narrow.cu" "linear_one.cu" "linear_one_codes.cu" "linear_one_wide.cu" "position_scale.cu" "rms_norm.cu" "rope.cu" "route_experts.cu" "route_normed.cu"
     "sample.cu" "scale.cu" "sigmoid_gate.cu" "silu_gate.cu" "slice.cu" "soft_cap.cu" "unpack.cu" "write_kv.cu"
 ];
 

@@ -1,7 +1,7 @@
 //! What kernels of other nodes make on their way, in place of a kernel of its own: with few rows, what a kernel waits for takes longer than
 //! what it does.
 //!
-//! Norms that the product of one row makes for itself (`linear_one`, `linear_one_codes`); norms and products of routers that the
+//! Norms that the product of one row makes for itself (`linear_one`, `linear_one_codes`, `linear_one_wide`); norms and products of routers that the
 //! choice of experts makes (`routers`). Such a kernel reads what the others would have read, so that lives until it runs; its bits are theirs.
 //! Where a product has parts, each makes the row for itself, and all write the same sum.
 

@@ -298,7 +298,7 @@ impl Frame<'_> {
         self.folds.filter(|_| self.rows == 1).and_then(|folds| folds.of(x))
     }
 
-    /// The arguments of `linear_one` and of `linear_one_codes` but for its shape: its row, or what it makes that of.
+    /// The arguments of `linear_one`, `linear_one_codes` and `linear_one_wide` but for its shape: its row, or what it makes that of.
     pub(super) fn one_row(
         &self,
         [y, read, weight, bias]: [Address; 4],

@@ -4,15 +4,15 @@
 //! which go round with the weights (`linear_few`). More: tensor cores from shared memory
 //! (`linear_many`), or where the architecture has none such, `linear_few` to 64 rows. Beyond, or where the size has neither: `linear`.
 //!
-//! Codes: with one row and few outputs, some warps unpack them for others that multiply (`linear_one_codes`); up to 32 rows they are unpacked in registers
-//! (`linear_codes`). More: some outputs at a time are unpacked into memory of the plan's, and
+//! Codes: with one row and few outputs, some warps unpack them for others that multiply (`linear_one_codes`), with many each warp has a stream of its own
+//! (`linear_one_wide`); up to 32 rows they are unpacked in registers (`linear_codes`). More: some outputs at a time are unpacked into memory of the plan's, and
 //! multiplied as bf16.
 
 use crate::codes::{PAIR_OUTPUTS, UNIT_OUTPUTS, Units};
 use crate::driver::Properties;
 use crate::jit::{
     CODES_ROWS, FEW_ROWS, MANY, Made, NARROW_ROWS, Variant, linear, linear_codes, linear_few, linear_many,
-    linear_narrow, linear_one, linear_one_codes, unpack,
+    linear_narrow, linear_one, linear_one_codes, linear_one_wide, unpack,
 };
 use crate::number::Number;
 use crate::weights::{PADDING, Stored};
@@ -59,9 +59,10 @@ const NARROW_COLUMNS: usize = 4;
 /// The entries that take one row, and may make it.
 const ONE_ROW: &str = "linear_one";
 const ONE_ROW_OF_CODES: &str = "linear_one_codes";
+const ONE_ROW_OF_WIDE_CODES: &str = "linear_one_wide";
 /// Columns of a row that lies whole in shared memory, at most.
 const ONE_COLUMNS_MAX: usize = 32 << 10;
-/// Warps that norm the row that `linear_one` multiplies.
+/// Warps that norm the row that a product multiplies.
 const NORMING_WARPS: usize = 8;
 const ONE_STAGES_MIN: usize = 3;
 const ONE_STAGES_MAX: usize = 16;
@@ -69,9 +70,10 @@ const ONE_STAGES_MAX: usize = 16;
 const ONE_CHUNKS: [usize; 2] = [512, 256];
 /// Shared memory of a block of which two fit.
 const HALF_BYTES: usize = 110 << 10;
-/// Shared memory of a block of `linear_one`, and of `linear_one_codes`, before its row.
+/// Shared memory of a block of `linear_one`, `linear_one_codes` and `linear_one_wide` before its row.
 const ONE_BYTES: usize = 1024;
-const ONE_CODES_BYTES: usize = 1536;
+const ONE_CODES_BYTES: usize = 2048;
+const ONE_WIDE_BYTES: usize = 1024;
 
 /// Warps of `linear_one_codes` that multiply, each with the outputs of two units: with more, unpacking is shared out as well among those of
 /// `linear_codes`. Those that unpack for them, at least.
@@ -80,6 +82,10 @@ const HELPERS_MIN: usize = 8;
 /// Columns of a piece that one of the latter unpacks, and pieces that it has on their way, at most.
 const PIECE_COLUMNS: usize = 256;
 const PIECES_AHEAD_MAX: usize = 2;
+
+/// Warps of `linear_one_wide` at most, and pieces of codes that each has room for.
+const WIDE_WARPS_MAX: usize = 12;
+const WIDE_PIECES: usize = 2;
 
 /// How a product is launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +104,7 @@ pub(super) struct Choice {
 impl Choice {
     /// Whether it takes one row, and may make it.
     pub(super) fn is_of_one_row(&self) -> bool {
-        [ONE_ROW, ONE_ROW_OF_CODES].contains(&self.entry)
+        [ONE_ROW, ONE_ROW_OF_CODES, ONE_ROW_OF_WIDE_CODES].contains(&self.entry)
     }
 }
 
@@ -142,11 +148,13 @@ pub(super) fn choose_codes(
     let processors = device.processors as usize;
     let padded = n.next_multiple_of(PAIR_OUTPUTS);
     let is_narrow = padded <= CHAINS_MAX * PAIR_OUTPUTS * processors;
-    if m == 1 && k <= ONE_COLUMNS_MAX && is_narrow && made == Made::PLAIN {
-        let choice = one_of_codes(device, codes, [n, k]);
-        if choice.shared_bytes <= device.shared_bytes as usize {
-            return Some(choice);
-        }
+    let of_one = match m == 1 && k <= ONE_COLUMNS_MAX {
+        true if is_narrow && made == Made::PLAIN => Some(one_of_codes(device, codes, [n, k])),
+        true if !is_narrow && codes.run() == PIECE_COLUMNS => Some(one_wide(device, codes, made, [n, k])),
+        _ => None,
+    };
+    if let Some(choice) = of_one.filter(|choice| choice.shared_bytes <= device.shared_bytes as usize) {
+        return Some(choice);
     }
     let units = if made.gate.is_some() || padded >= WIDE_OUTPUTS * processors { 2 } else { 1 };
     let shares = padded / (units * UNIT_OUTPUTS);
@@ -294,10 +302,36 @@ fn one_of_codes(device: &Properties, codes: Units, [n, k]: [usize; 2]) -> Choice
         entry: ONE_ROW_OF_CODES,
         box_rows: None,
         grid: [shares.div_ceil(chains), 1],
-        block: 32 * chains * (helpers + 1),
-        shared_bytes: ONE_CODES_BYTES + row_bytes + chains * helpers * helper_bytes,
+        block: 32 * (chains * (helpers + 1) + NORMING_WARPS),
+        shared_bytes: (ONE_CODES_BYTES + row_bytes + chains * helpers * helper_bytes)
+            .max(alone_bytes(device)),
         after: vec![chains, helpers, ahead],
     }
+}
+
+fn one_wide(device: &Properties, codes: Units, made: Made, [n, k]: [usize; 2]) -> Choice {
+    let shares = n.div_ceil(PAIR_OUTPUTS);
+    let share = shares.div_ceil(device.processors as usize);
+    let warps = share.div_ceil(share.div_ceil(WIDE_WARPS_MAX));
+    let pieces = k.div_ceil(PIECE_COLUMNS);
+    let row_bytes = pieces * PIECE_COLUMNS * Number::Bf16.bytes();
+    let codes_bytes = PAIR_OUTPUTS / UNIT_OUTPUTS * codes.bytes() * (PIECE_COLUMNS / codes.run());
+    let bytes = ONE_WIDE_BYTES + row_bytes + warps * WIDE_PIECES * codes_bytes;
+    Choice {
+        variant: linear_one_wide(codes.name(), made),
+        entry: ONE_ROW_OF_WIDE_CODES,
+        box_rows: None,
+        grid: [(device.processors as usize).min(shares.div_ceil(warps)), 1],
+        block: 32 * warps.max(NORMING_WARPS),
+        shared_bytes: bytes.max(alone_bytes(device)),
+        after: vec![warps],
+    }
+}
+
+/// Shared memory of a block of which no two fit: of a kernel whose blocks begin as those of the one before end, a multiprocessor would take two and
+/// another none.
+fn alone_bytes(device: &Properties) -> usize {
+    device.shared_bytes as usize / 2
 }
 
 /// Columns at once and stages of `linear_one`, for so many bytes a column and so many in all: what is left between two chunks costs some seventy

@@ -29,7 +29,7 @@ pub(super) type Outcome = Result<(), CudaError>;
 type Simulation = fn(&mut Call<'_>) -> Outcome;
 
 /// What each entry does.
-const KERNELS: [(&str, Simulation); 52] = [
+const KERNELS: [(&str, Simulation); 53] = [
     ("add", |call| pairwise(call, gates::add)),
     ("add_rms_norm", add_rms_norm),
     ("argmax", argmax),
@@ -63,6 +63,7 @@ const KERNELS: [(&str, Simulation); 52] = [
     ("linear_narrow", matrix_product),
     ("linear_one", product_of_one),
     ("linear_one_codes", product_of_one),
+    ("linear_one_wide", product_of_one),
     ("place_units", place_units),
     ("position_scale", scale_by_position),
     ("quantise_keys", quantise_keys),
@@ -334,18 +335,27 @@ fn mapped_product(call: &mut Call<'_>) -> Outcome {
 fn product_of_one(call: &mut Call<'_>) -> Outcome {
     let [y, sum, x, a, b, norm, matrix, bias] = call.addresses()?;
     let ([n, k], epsilon) = (call.sizes()?, call.f32()?);
-    let number = if call.entry == "linear_one_codes" {
-        let [chains, helpers, ahead] = call.sizes()?;
-        if chains * helpers * ahead == 0 {
-            return Err(call.odd("no warp that multiplies, or none that unpacks what comes".to_owned()));
+    let number = match call.entry {
+        "linear_one_codes" => {
+            let [chains, helpers, ahead] = call.sizes()?;
+            if chains * helpers * ahead == 0 {
+                return Err(call.odd("no warp that multiplies, or none that unpacks what comes".to_owned()));
+            }
+            Number::Bf16
         }
-        Number::Bf16
-    } else {
-        let [_chunk, stages, warps] = call.sizes()?;
-        if stages < 2 || warps == 0 {
-            return Err(call.odd("a ring of less than two stages, or of no warp".to_owned()));
+        "linear_one_wide" => {
+            if call.u32()? == 0 {
+                return Err(call.odd("no warp that has outputs".to_owned()));
+            }
+            Number::Bf16
         }
-        call.number("W")
+        _ => {
+            let [_chunk, stages, warps] = call.sizes()?;
+            if stages < 2 || warps == 0 {
+                return Err(call.odd("a ring of less than two stages, or of no warp".to_owned()));
+            }
+            call.number("W")
+        }
     };
     if a == Address::NONE {
         let x = call.memory.numbers(call.entry, number, (x, k))?;
