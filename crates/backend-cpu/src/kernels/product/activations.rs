@@ -293,12 +293,12 @@ mod tests {
     fn by_formula(x: &[f32]) -> (Block, Far) {
         let of_word = |word: usize| x[word * WORD..][..WORD].iter().fold(0f32, |most, x| most.max(x.abs()));
         let (mut places, mut rest) = ([0, WORDS / 2], 0f32);
-        for half in 0..2 {
-            let words = half * WORDS / 2..(half + 1) * WORDS / 2;
+        for place in &mut places {
+            let words = *place..*place + WORDS / 2;
             for word in words.clone() {
-                places[half] = if of_word(word) > of_word(places[half]) { word } else { places[half] };
+                *place = if of_word(word) > of_word(*place) { word } else { *place };
             }
-            rest = words.filter(|word| *word != places[half]).map(of_word).fold(rest, f32::max);
+            rest = words.filter(|word| word != place).map(of_word).fold(rest, f32::max);
         }
         let largest = of_word(places[0]).max(of_word(places[1]));
         let (most, of) = if rest * 256.0 > largest { (127f32, rest) } else { (32512.0, largest) };
